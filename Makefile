@@ -1,0 +1,45 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test test-slow lint format bench clean
+
+demo: $(VENV)/.core  ## PSPO on optimal liquidation: a table and the path of an HTML report
+	$(BIN)/pspo train liquidation --preset laptop --seed 0
+
+test: $(VENV)/.dev  ## everything that runs in minutes
+	$(BIN)/python -m pytest -n 2
+
+test-slow: $(VENV)/.dev  ## the longer checks
+	$(BIN)/python -m pytest -n 2 -m slow
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.core  ## speed, as ratios measured in one process; also benchmarks/results/speed.json
+	$(BIN)/python -m benchmarks.speed
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "pspo needs Python 3.11 or newer, and $(PYTHON) is older: run make PYTHON=python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.core: $(VENV)/.made pyproject.toml constraints.txt
+	$(PIP) --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .ruff_cache .hypothesis
