@@ -1,0 +1,127 @@
+"""Read a dictionary of arrays with the names that D4RL uses, and fill in what such data often leave out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pspo.data.arrays import frozen_flags, frozen_floats, require_same_rows
+from pspo.errors import UserError
+
+REQUIRED = ("observations", "actions", "rewards", "terminals")
+OPTIONAL_ARRAYS = ("next_observations", "timeouts", "action_low", "action_high")
+LABELS = ("name", "task", "notes")
+KNOWN_KEYS = frozenset((*REQUIRED, *OPTIONAL_ARRAYS, *LABELS))
+
+
+def fields_from_d4rl(arrays: Mapping[str, Any], unread: Iterable[str] = ()) -> dict[str, Any]:
+    """The arguments of `Dataset`. `unread` names arrays that were found beside the given ones but not loaded."""
+    unread = [*unread, *(str(key) for key in arrays if key not in KNOWN_KEYS)]
+    _require_keys(arrays, unread)
+    notes = [str(note) for note in arrays.get("notes", ())]
+    if unread:
+        notes.append(_unread_note(unread))
+
+    fields: dict[str, Any] = {
+        "obs": frozen_floats("observations", arrays["observations"], axes=2),
+        "action": frozen_floats("actions", arrays["actions"], axes=2),
+        "reward": frozen_floats("rewards", arrays["rewards"], axes=1),
+        "terminal": frozen_flags("terminals", arrays["terminals"]),
+    }
+    no_timeouts = np.zeros(len(fields["obs"]), dtype=bool)
+    fields["timeout"] = frozen_flags("timeouts", arrays.get("timeouts", no_timeouts))
+    for key, array in zip((*REQUIRED[1:], "timeouts"), list(fields.values())[1:], strict=True):
+        require_same_rows(key, array, "observations", fields["obs"])
+
+    fields["action_low"], fields["action_high"], bounds_note = _bounds(arrays, fields["action"])
+    notes.extend(bounds_note)
+    if "next_observations" in arrays:
+        fields["next_obs"] = arrays["next_observations"]
+    else:
+        fields, derived_note = _derive_next_obs(fields)
+        notes.append(derived_note)
+
+    labels = {key: _text(key, arrays[key]) for key in ("name", "task") if arrays.get(key) is not None}
+    return {**fields, **labels, "notes": tuple(notes)}
+
+
+def _require_keys(arrays: Mapping[str, Any], unread: list[str]) -> None:
+    for key in REQUIRED:
+        if key not in arrays:
+            nearest = difflib.get_close_matches(key, unread, n=1, cutoff=0.4)
+            found = ", ".join([*map(str, arrays), *(name for name in unread if name not in arrays)]) or "nothing"
+            hint = f"rename '{nearest[0]}' if that is what it holds" if nearest else f"found only {found}"
+            raise UserError(f"the array '{key}' is missing: {hint}.")
+    # An optional array under a slightly wrong name would be ignored in silence, and change what is learnt.
+    for key in OPTIONAL_ARRAYS:
+        nearest = difflib.get_close_matches(key, unread, n=1, cutoff=0.85)
+        if key not in arrays and nearest:
+            raise UserError(f"the array '{nearest[0]}' would not be read: rename it to '{key}'.")
+
+
+def _unread_note(unread: list[str]) -> str:
+    shown = ", ".join(f"'{key}'" for key in sorted(unread)[:5])
+    more = f" and {len(unread) - 5} more" if len(unread) > 5 else ""
+    return f"arrays that are not used: {shown}{more}."
+
+
+def _derive_next_obs(fields: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The next state is the state of the following row; rows that end an episode have none, and are dropped.
+
+    Terminal rows go too: critics never look at the state after them, but a dynamics model would learn an invented one.
+    The row before a dropped one ends its episode now. Its next state still has value, so that end is a time-out.
+    """
+    ends = fields["terminal"] | fields["timeout"]
+    ends[-1] = True
+    kept = np.flatnonzero(~ends)
+    if not kept.size:
+        raise UserError(
+            "the array 'next_observations' is missing and no episode has two rows to derive it from: add that array."
+        )
+    derived = {key: fields[key][kept] for key in ("obs", "action", "reward")}
+    derived["next_obs"] = fields["obs"][kept + 1]
+    derived["terminal"] = np.zeros(kept.size, dtype=bool)
+    derived["timeout"] = ends[kept + 1]
+    note = (
+        "next_observations was missing and is derived from the following row, "
+        f"so rows that end an episode were dropped ({ends.sum()} in all, {fields['terminal'].sum()} of them terminal)."
+    )
+    return {**fields, **derived}, note
+
+
+def _bounds(arrays: Mapping[str, Any], action: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    given = [key for key in ("action_low", "action_high") if key in arrays]
+    if len(given) == 1:
+        raise UserError(f"only '{given[0]}' is given: give both 'action_low' and 'action_high', or neither.")
+    columns = action.shape[1]
+    if given:
+        low, high = (_one_per_column(arrays[key], columns) for key in given)
+        return low, high, []
+
+    finite = np.isfinite(action)
+    if (np.abs(action[finite]) <= 1).all():
+        return np.full(columns, -1, np.float32), np.full(columns, 1, np.float32), []
+    low = np.where(finite, action, np.inf).min(axis=0)
+    high = np.where(finite, action, -np.inf).max(axis=0)
+    if not (low < high).all():
+        column = int((low >= high).argmax())
+        raise UserError(
+            f"bounds of the actions cannot be guessed, as column {column} of 'actions' never changes: "
+            "give 'action_low' and 'action_high'."
+        )
+    return low, high, ["action bounds were not given and are the smallest and largest action of each column."]
+
+
+def _one_per_column(bound: Any, columns: int) -> Any:
+    """One number stands for all columns; everything else is left for `Dataset` to judge."""
+    return np.full(columns, bound) if np.ndim(bound) == 0 else bound
+
+
+def _text(key: str, value: Any) -> str:
+    text = value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
+    if not isinstance(text, str):
+        raise UserError(f"'{key}' is {type(text).__name__}: give it as text.")
+    return text

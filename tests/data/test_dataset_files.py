@@ -1,0 +1,172 @@
+"""NPZ files: a round trip loses nothing, a bad file is one clear sentence, and a failed save harms nothing."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from made_up_data import clean_d4rl, clean_fields, datasets
+
+from pspo.data import Dataset, load_dataset, load_npz, save_npz
+from pspo.errors import UserError
+
+
+def refusal(path: Path) -> str:
+    """The message with which a file is refused; one line, and it names the file."""
+    with pytest.raises(UserError) as caught:
+        load_npz(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert path.name in message
+    return message
+
+
+class BombWhenUnpickled:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return exec, ("raise SystemExit('pickled code ran')",)
+
+
+@given(datasets())
+def test_a_round_trip_keeps_everything(dataset: Dataset) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = load_npz(save_npz(dataset, Path(folder) / "data.npz"))
+    assert loaded.hash == dataset.hash
+    assert (loaded.name, loaded.task, loaded.notes) == (dataset.name, dataset.task, dataset.notes)
+
+
+def test_a_round_trip_keeps_nan_and_notes(tmp_path: Path) -> None:
+    fields = clean_fields()
+    fields["obs"][2, 1] = np.nan
+    dataset = Dataset(**fields, notes=("rows were dropped.", "bounds were guessed."))
+    loaded = load_npz(save_npz(dataset, tmp_path / "data.npz"))
+    assert np.isnan(loaded.obs[2, 1])
+    assert loaded.hash == dataset.hash
+    assert loaded.notes == dataset.notes
+
+
+def test_a_file_without_a_name_is_called_after_the_file(tmp_path: Path) -> None:
+    np.savez(tmp_path / "logs_of_may.npz", **clean_d4rl())
+    assert load_npz(tmp_path / "logs_of_may.npz").name == "logs_of_may"
+
+
+def test_saving_replaces_the_old_file_and_leaves_no_other(tmp_path: Path) -> None:
+    old = Dataset(**clean_fields())
+    path = save_npz(old, tmp_path / "data.npz")
+    save_npz(replace(old, task="liquidation"), path)
+    assert load_npz(path).task == "liquidation"
+    assert [file.name for file in tmp_path.iterdir()] == ["data.npz"]
+
+
+def test_a_save_that_fails_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = Dataset(**clean_fields())
+    path = save_npz(dataset, tmp_path / "data.npz")
+
+    def disk_is_full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", disk_is_full)
+    with pytest.raises(UserError, match="No space left"):
+        save_npz(replace(dataset, task="other"), path)
+    assert load_npz(path).hash == dataset.hash
+    assert [file.name for file in tmp_path.iterdir()] == ["data.npz"]
+
+
+def test_saving_to_an_impossible_place_is_refused(tmp_path: Path) -> None:
+    dataset = Dataset(**clean_fields())
+    with pytest.raises(UserError, match=r"ends in \.npz"):
+        save_npz(dataset, tmp_path / "data.h5")
+    with pytest.raises(UserError, match="cannot write"):
+        save_npz(dataset, tmp_path / "no_such_folder" / "data.npz")
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    assert "no file" in refusal(tmp_path / "absent.npz")
+    (tmp_path / "folder.npz").mkdir()
+    assert "folder" in refusal(tmp_path / "folder.npz")
+
+
+@pytest.mark.parametrize("content", [b"", b"a,b\n1,2\n", pickle.dumps(BombWhenUnpickled())])
+def test_something_else_is_not_an_npz(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "data.npz"
+    path.write_bytes(content)
+    assert "not an NPZ" in refusal(path)
+
+
+@pytest.mark.parametrize("kept", [0.02, 0.5, 0.99])
+def test_a_truncated_file_is_refused(tmp_path: Path, kept: float) -> None:
+    path = save_npz(Dataset(**clean_fields()), tmp_path / "data.npz")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole))])
+    assert "truncated or damaged" in refusal(path)
+
+
+def test_a_flipped_bit_is_refused(tmp_path: Path) -> None:
+    path = save_npz(Dataset(**clean_fields()), tmp_path / "data.npz")
+    content = bytearray(path.read_bytes())
+    content[400] ^= 1  # inside the numbers of the first array
+    path.write_bytes(content)
+    assert "truncated or damaged" in refusal(path)
+
+
+def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
+    bombs = np.array([BombWhenUnpickled()] * 60, dtype=object)
+    np.savez(tmp_path / "data.npz", **{**clean_d4rl(), "rewards": bombs})
+    message = refusal(tmp_path / "data.npz")
+    assert "pickled" in message
+    assert "'rewards'" in message
+
+
+def test_a_member_that_is_no_array_is_refused(tmp_path: Path) -> None:
+    arrays = clean_d4rl()
+    del arrays["rewards"]
+    np.savez(tmp_path / "data.npz", **arrays)
+    with zipfile.ZipFile(tmp_path / "data.npz", "a") as file:
+        file.writestr("rewards.npy", b"not an array")
+    assert "rewards" in refusal(tmp_path / "data.npz")
+
+
+def test_a_missing_array_suggests_the_nearest_name(tmp_path: Path) -> None:
+    arrays = clean_d4rl()
+    arrays["observation"] = arrays.pop("observations")
+    np.savez(tmp_path / "data.npz", **arrays)
+    message = refusal(tmp_path / "data.npz")
+    assert "'observations' is missing" in message
+    assert "rename 'observation'" in message
+
+
+def test_wrong_shapes_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", **{**clean_d4rl(), "actions": np.zeros((59, 2))})
+    message = refusal(tmp_path / "data.npz")
+    assert "(59, 2)" in message
+    assert "(60, 3)" in message
+
+
+def test_any_source_gives_the_same_dataset(tmp_path: Path) -> None:
+    dataset = Dataset(**clean_fields())
+    path = save_npz(dataset, tmp_path / "data.npz")
+    assert load_dataset(dataset) is dataset
+    for source in (path, str(path), clean_d4rl()):
+        assert load_dataset(source).hash == dataset.hash
+
+
+def test_unknown_sources_say_what_is_possible(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no such file, and unknown dataset 'liqidation': did you mean 'liquidation'"):
+        load_dataset("liqidation")
+    (tmp_path / "data.csv").write_text("1,2\n")
+    with pytest.raises(UserError, match=r"data\.csv.*\.npz.*liquidation"):
+        load_dataset(tmp_path / "data.csv")
+    with pytest.raises(UserError, match="int"):
+        load_dataset(3)  # type: ignore[arg-type]
+
+
+def test_options_are_for_built_in_names_and_are_checked() -> None:
+    with pytest.raises(UserError, match="size"):
+        load_dataset(clean_d4rl(), size=5)
+    with pytest.raises(UserError, match="unknown option of dataset 'liquidation' 'sead': did you mean 'seed'"):
+        load_dataset("liquidation", sead=1)
