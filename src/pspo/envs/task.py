@@ -1,0 +1,66 @@
+"""What evaluation needs to know about a task, found by the task's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pspo.errors import unknown_name
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The outcome of simulated episodes, one entry per episode."""
+
+    returns: np.ndarray
+    """Undiscounted return, shape (episodes,)."""
+    regret: np.ndarray | None
+    """Value lost to the exact optimum along the episode, shape (episodes,); None where no optimum is known."""
+    lengths: np.ndarray
+    """Number of steps taken, shape (episodes,)."""
+    trajectory: np.ndarray | None = None
+    """State then action of each step, shape (episodes, horizon, obs + action), NaN after the end; if asked for."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task with known reference scores, known termination and a simulator."""
+
+    name: str
+    random_return: float
+    expert_return: float
+    optimal_return: float | None
+    terminated: Callable[..., Any]
+    """(obs, action, next_obs) -> bool array; JAX, any leading shape."""
+    simulate: Callable[..., Simulation]
+    """(act, key, episodes) -> Simulation."""
+
+    def normalised(self, raw: Any) -> Any:
+        """The score on the scale where random is 0 and expert is 100; a number or an array."""
+        return 100.0 * (raw - self.random_return) / (self.expert_return - self.random_return)
+
+
+def get_task(name: str) -> Task:
+    """The task of that name; the simulator (and with it JAX) is imported only now."""
+    if name not in _TASKS:
+        raise unknown_name("task", name, _TASKS)
+    return _TASKS[name]()
+
+
+def _liquidation() -> Task:
+    from pspo.envs import liquidation, liquidation_jax
+
+    return Task(
+        name="liquidation",
+        random_return=liquidation.RANDOM_RETURN,
+        expert_return=liquidation.EXPERT_RETURN,
+        optimal_return=liquidation.OPTIMAL_RETURN,
+        terminated=liquidation_jax.terminated,
+        simulate=liquidation_jax.simulate,
+    )
+
+
+_TASKS: dict[str, Callable[[], Task]] = {"liquidation": _liquidation}
