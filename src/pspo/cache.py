@@ -1,0 +1,49 @@
+"""Results worth keeping between runs, found by the content of everything that decides them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pspo.data.dataset import Dataset
+from pspo.data.normalise import Normaliser
+from pspo.files import Corrupt, cache_folder, digest, locked, read_arrays, write_arrays
+from pspo.trees import from_arrays, to_arrays
+
+T = TypeVar("T")
+
+
+def content_key(kind: str, recipe: int, dataset: Dataset, norm: Normaliser, config: Any, seed: int) -> str:
+    """Hash of data, normaliser, configuration and seed; `recipe` counts up when the code itself changes its results."""
+    digest = hashlib.sha256(f"{kind} {recipe} {dataset.hash} {seed}".encode())
+    for name, array in zip(norm._fields, norm, strict=True):
+        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    digest.update(json.dumps(dataclasses.asdict(config), sort_keys=True).encode())
+    return f"{kind}-{digest.hexdigest()[:24]}"
+
+
+def remember(
+    key: str, like: Callable[[], T], make: Callable[[], tuple[T, dict[str, Any]]]
+) -> tuple[T, dict[str, Any], bool]:
+    """The cached tree and facts of `key`, or those that `make` gives now; the flag says which.
+
+    Two processes that want the same thing at once: one makes it, the other waits for it.
+    """
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{key}.safetensors"
+    with locked(folder / f"{key}.lock"):
+        try:
+            arrays, facts = read_arrays(path)
+            return from_arrays(like(), arrays), facts | {"digest": digest(arrays)}, True
+        except (Corrupt, FileNotFoundError):
+            pass  # absent, or damaged: make it (again)
+        tree, facts = make()
+        arrays = to_arrays(tree)
+        write_arrays(path, arrays, facts)
+    return tree, facts | {"digest": digest(arrays)}, False

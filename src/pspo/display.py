@@ -1,0 +1,89 @@
+"""What a person sees while a run works: a bar per stage with rate and remaining time, or plain lines in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+Progress = Callable[[str, int, int, dict[str, float]], None]
+"""(stage, done, total, numbers worth seeing)"""
+
+
+def silent(stage: str, done: int, total: int, numbers: dict[str, float]) -> None:
+    """No display."""
+
+
+def _numbers(numbers: dict[str, float]) -> str:
+    return "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+
+
+class Lines:
+    """For logs and pipes: a line per stage and about every ten seconds."""
+
+    def __init__(self) -> None:
+        self.stage, self.started, self.last = "", 0.0, 0.0
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, stage: str, done: int, total: int, numbers: dict[str, float]) -> None:
+        now = time.monotonic()
+        if stage != self.stage:
+            self.stage, self.started, self.last = stage, now, -1e9
+        if done >= total or now - self.last > 10:
+            self.last = now
+            rate = done / (now - self.started) if now > self.started and done else 0.0
+            print(f"{stage}: {done}/{total}  {rate:.0f}/s  {_numbers(numbers)}", file=sys.stderr, flush=True)
+
+
+class Bars:
+    """For terminals."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self.progress = Progress(
+            TextColumn("{task.description:16}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            console=Console(stderr=True),
+        )
+        self.tasks: dict[str, tuple[Any, float, int]] = {}
+
+    def __enter__(self) -> Bars:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def __call__(self, stage: str, done: int, total: int, numbers: dict[str, float]) -> None:
+        if stage not in self.tasks:
+            task = self.progress.add_task(stage, total=total, completed=done, rate="", numbers="")
+            self.tasks[stage] = (task, time.monotonic(), done)
+        task, started, first = self.tasks[stage]
+        seconds = time.monotonic() - started
+        rate = f"{(done - first) / seconds:.0f}/s" if seconds > 0.5 and done > first else ""
+        self.progress.update(task, completed=done, rate=rate, numbers=_numbers(numbers))
+
+
+def for_terminal() -> Bars | Lines:
+    return Bars() if sys.stderr.isatty() else Lines()

@@ -1,0 +1,160 @@
+"""Maximum-likelihood fit of the pool: every member alone, on its own bootstrap of the data, from its own start.
+
+The paper's Algorithm 1, line 2. The loss is the beta-NLL (Seitzer et al., 2022): exponent 0 is plain
+maximum likelihood; towards 1 the mean is fitted as by least squares, so that the many nearly
+deterministic rows of a log do not drown the few that matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from pspo.config import Bounds
+from pspo.data.dataset import Dataset
+from pspo.data.normalise import Normaliser
+from pspo.dynamics.ensemble import Ensemble, ensemble, model_inputs
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Recipe of the dynamics pool."""
+
+    pool: Annotated[int, Bounds(1, 1000)] = 10
+    """Members in the pool (M)."""
+    width: Annotated[int, Bounds(4, 4096)] = 64
+    """Units in a hidden layer."""
+    depth: Annotated[int, Bounds(1, 8)] = 3
+    """Hidden layers."""
+    steps: Annotated[int, Bounds(1, 100_000_000)] = 6000
+    """Gradient steps at most; the learning rate falls to zero by then."""
+    batch: Annotated[int, Bounds(1, 65536)] = 256
+    """Rows per member and step."""
+    learning_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
+    """Adam's learning rate at the start."""
+    weight_decay: Annotated[float, Bounds(0.0, 1.0)] = 0.0
+    """Decoupled weight decay of AdamW."""
+    beta_nll: Annotated[float, Bounds(0.0, 1.0)] = 0.5
+    """Exponent of the beta-NLL loss; 0 is plain maximum likelihood."""
+    holdout: Annotated[float, Bounds(0.001, 0.5)] = 0.05
+    """Fraction of rows that no member trains on; early stopping and the report use them."""
+    evaluate_every: Annotated[int, Bounds(1, 1_000_000)] = 500
+    """Steps between two looks at the hold-out."""
+    patience: Annotated[int, Bounds(1, 1_000_000)] = 8
+    """Looks without improvement of any member after which the fit stops."""
+    seed: Annotated[int, Bounds(-1, 2**31 - 1)] = 0
+    """Seed of the pool, shared by all runs on the same data; -1 takes the run's own seed."""
+
+
+class FitRecord(NamedTuple):
+    steps: int
+    holdout_nll: np.ndarray  # (M,): per row and target, of the kept parameters
+    curve: list[tuple[int, float, float]]  # step, training loss, mean hold-out NLL
+
+
+Progress = Callable[[int, int, dict[str, float]], None]
+
+
+def fit_targets(dataset: Dataset, norm: Normaliser) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What members predict: change of observation and normalised reward; with its mean and spread."""
+    reward = dataset.reward / norm.reward_scale
+    target = np.concatenate([dataset.next_obs - dataset.obs, reward[:, None]], axis=1).astype(np.float32)
+    std = target.std(axis=0, dtype=np.float64)
+    return (
+        target,
+        target.mean(axis=0, dtype=np.float64).astype(np.float32),
+        np.where(std > 1e-6, std, 1.0).astype(np.float32),
+    )
+
+
+def nll(mean: Array, log_std: Array, target: Array) -> Array:
+    """Gaussian negative log-likelihood per row and target, without the constant."""
+    return 0.5 * jnp.square((target - mean) * jnp.exp(-log_std)) + log_std
+
+
+def beta_nll_loss(model: Ensemble, x: Array, target: Array, exponent: float) -> Array:
+    """Sum over members of their mean loss; x and target carry one batch per member."""
+    mean, log_std = model.normalised(x, each=True)
+    weight = jax.lax.stop_gradient(jnp.exp(2.0 * exponent * log_std))
+    likelihood = (weight * nll(mean, log_std, target)).sum(-1).mean(-1).sum()
+    # The clamp's bounds are learned: this pulls them together unless the data push them apart.
+    return likelihood + 0.01 * (model.log_std_high.sum() - model.log_std_low.sum()) / model.log_std_low.shape[-1]
+
+
+def fit(
+    dataset: Dataset, norm: Normaliser, config: ModelConfig, seed: int, progress: Progress
+) -> tuple[Ensemble, FitRecord]:
+    """Train the whole pool; keep for each member the parameters that were best on the hold-out."""
+    raw, target_mean, target_std = fit_targets(dataset, norm)
+    x = jnp.asarray(model_inputs(norm, jnp.asarray(dataset.obs), jnp.asarray(norm.unit_action(dataset.action))))
+    y = jnp.asarray((raw - target_mean) / target_std)
+    train, holdout = dataset.split(config.holdout, seed)
+    boots = np.random.default_rng([seed, 1]).choice(train, size=(config.pool, len(train))).astype(np.int32)
+    key = jax.random.PRNGKey(seed)
+    model = ensemble(key, config.pool, x.shape[1], config.width, config.depth, target_mean, target_std)
+    optimiser = optax.adamw(
+        optax.cosine_decay_schedule(config.learning_rate, config.steps), weight_decay=config.weight_decay
+    )
+    run, score = _compiled(optimiser, config)
+    trainable, fixed = eqx.partition(model, _is_trained(model))
+    opt = optimiser.init(trainable)
+    best, best_nll, stale, curve, step = trainable, np.full(config.pool, np.inf), 0, [], 0
+    held_x, held_y = x[holdout], y[holdout]
+    boots = jnp.asarray(boots)
+    while step < config.steps and stale < config.patience:
+        count = min(config.evaluate_every, config.steps - step)
+        trainable, opt, loss = run(trainable, fixed, opt, x, y, boots, jax.random.fold_in(key, step), count)
+        step += count
+        now = np.asarray(score(trainable, fixed, held_x, held_y))
+        better = now < best_nll
+        stale = 0 if better.any() else stale + 1
+        best = _keep(jnp.asarray(better), trainable, best)
+        best_nll = np.where(better, now, best_nll)
+        curve.append((step, float(loss) / config.pool, float(now.mean())))
+        progress(step, config.steps, {"hold-out nll": float(best_nll.mean())})
+    return eqx.combine(best, fixed), FitRecord(step, best_nll, curve)
+
+
+def _is_trained(model: Ensemble):
+    """The target scales are constants; everything else learns."""
+    mask = jax.tree.map(eqx.is_inexact_array, model)
+    return eqx.tree_at(lambda m: (m.target_mean, m.target_std), mask, (False, False))
+
+
+def _keep(better: Array, new, old):
+    pick = lambda n, o: jnp.where(better.reshape((-1,) + (1,) * (n.ndim - 1)), n, o)  # noqa: E731
+    return jax.tree.map(pick, new, old)
+
+
+def _compiled(optimiser, config: ModelConfig):
+    @eqx.filter_jit(donate="none")
+    def run(trainable, fixed, opt, x, y, boots, key, count: int):
+        members, rows = boots.shape
+
+        def step(carry, k):
+            trainable, opt = carry
+            pick = jax.random.randint(k, (members, config.batch), 0, rows)
+            idx = jnp.take_along_axis(boots, pick, axis=1)
+            loss, grads = jax.value_and_grad(
+                lambda t: beta_nll_loss(eqx.combine(t, fixed), x[idx], y[idx], config.beta_nll)
+            )(trainable)
+            updates, opt = optimiser.update(grads, opt, trainable)
+            return (optax.apply_updates(trainable, updates), opt), loss
+
+        (trainable, opt), losses = jax.lax.scan(step, (trainable, opt), jax.random.split(key, count))
+        return trainable, opt, losses.mean()
+
+    @eqx.filter_jit
+    def score(trainable, fixed, x, y):
+        mean, log_std = eqx.combine(trainable, fixed).normalised(x)
+        return nll(mean, log_std, y).mean(axis=(1, 2))
+
+    return run, score

@@ -1,0 +1,81 @@
+"""How good the models are, on rows and episodes they did not choose: likelihood, calibration, k-step error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm as gaussian
+
+from pspo.data.dataset import Dataset
+from pspo.data.normalise import Normaliser
+from pspo.dynamics.ensemble import Ensemble, model_inputs
+from pspo.dynamics.fit import fit_targets, nll
+
+LEVELS = np.linspace(0.05, 0.95, 19)
+MOST_ROWS = 5000
+MOST_STARTS = 256
+STEPS_AHEAD = 10
+
+
+def model_quality(dataset: Dataset, norm: Normaliser, models: Ensemble, holdout: np.ndarray) -> dict[str, Any]:
+    """Numbers for the report, as plain lists."""
+    rows = holdout[:MOST_ROWS]
+    raw, _, _ = fit_targets(dataset, norm)
+    unit = norm.unit_action(dataset.action[rows])
+    x = model_inputs(norm, jnp.asarray(dataset.obs[rows]), jnp.asarray(unit))
+    y = (jnp.asarray(raw[rows]) - models.target_mean) / models.target_std
+    mean, log_std = eqx.filter_jit(lambda m, x: m.normalised(x))(models, x)
+    likelihood = -np.asarray(nll(mean, log_std, y).mean(axis=(1, 2))) - 0.5 * np.log(2 * np.pi)
+    # Probability integral transform: uniform if the predicted spread is right.
+    pit = np.asarray(gaussian.cdf((y - mean) * jnp.exp(-log_std)))
+    coverage = [float((np.abs(pit - 0.5) <= level / 2).mean()) for level in LEVELS]
+    per_target = [
+        [float((np.abs(pit[..., d] - 0.5) <= level / 2).mean()) for level in LEVELS] for d in range(pit.shape[-1])
+    ]
+    return {
+        "holdout_log_likelihood": [round(float(v), 5) for v in likelihood],
+        "calibration_levels": LEVELS.round(3).tolist(),
+        "calibration_coverage": coverage,
+        "calibration_coverage_per_target": per_target,
+        "calibration_error": float(np.abs(np.array(coverage) - LEVELS).mean()),
+        **_k_step_error(dataset, norm, models),
+    }
+
+
+def _k_step_error(dataset: Dataset, norm: Normaliser, models: Ensemble) -> dict[str, Any]:
+    """Root mean square error of the members' mean prediction k steps ahead under the logged actions.
+
+    In units of each column's standard deviation; beside it the error of predicting "nothing changes".
+    """
+    lengths = dataset.episode_lengths()
+    ahead = int(min(STEPS_AHEAD, lengths.max()))
+    long_enough = dataset.episode_starts[lengths >= ahead]
+    starts = long_enough[np.linspace(0, len(long_enough) - 1, min(MOST_STARTS, len(long_enough))).astype(int)]
+    window = starts[:, None] + np.arange(ahead)
+    unit = jnp.asarray(norm.unit_action(dataset.action[window]))
+    truth = jnp.asarray(dataset.next_obs[window])
+    start = jnp.asarray(dataset.obs[starts])
+
+    @eqx.filter_jit
+    def errors(models: Ensemble):
+        def step(obs, k):
+            x = jax.vmap(lambda o: model_inputs(norm, o, unit[:, k]))(obs)
+            mean, _ = models.normalised(x, each=True)
+            change = mean * models.target_std + models.target_mean
+            obs = norm.snap(obs + change[..., :-1])
+            return obs, jnp.sqrt(jnp.square((obs - truth[:, k]) / norm.obs_std).mean())
+
+        first = jnp.broadcast_to(start, (models.size, *start.shape))
+        _, error = jax.lax.scan(step, first, jnp.arange(ahead))
+        still = jnp.sqrt(jnp.square((start[:, None] - truth) / norm.obs_std).mean(axis=(0, 2)))
+        return error, still
+
+    error, still = errors(models)
+    return {
+        "k_step_error": np.asarray(error).round(5).tolist(),
+        "k_step_error_of_no_change": np.asarray(still).round(5).tolist(),
+    }

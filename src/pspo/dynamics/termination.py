@@ -1,0 +1,109 @@
+"""Where rollouts end: by the task's own rule, by a classifier learned from the log, or never."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from pspo.data.dataset import Dataset
+from pspo.data.normalise import Normaliser
+from pspo.nets.mlp import MLP, mlp
+
+CLASSIFIER_STEPS = 2000
+CLASSIFIER_BATCH = 512
+
+
+class Known(eqx.Module):
+    """The task's rule on raw observations and actions."""
+
+    rule: Callable[[Array, Array, Array], Array] = eqx.field(static=True)
+
+    def __call__(self, norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array) -> Array:
+        return self.rule(obs, norm.from_unit(unit_action), next_obs)
+
+
+class Learned(eqx.Module):
+    """A classifier of the reached state and how it was reached: ends where an end is more likely than not."""
+
+    net: MLP
+
+    def __call__(self, norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array) -> Array:
+        return self.net(_features(norm, obs, unit_action, next_obs))[..., 0] > 0.0
+
+
+class Never(eqx.Module):
+    def __call__(self, norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array) -> Array:
+        return jnp.zeros(next_obs.shape[:-1], bool)
+
+
+Termination = Known | Learned | Never
+
+
+def _features(norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array) -> Array:
+    now = jnp.concatenate([norm.encode(obs), unit_action], axis=-1)
+    now = jnp.broadcast_to(now, (*next_obs.shape[:-1], now.shape[-1]))
+    return jnp.concatenate([now, norm.encode(next_obs)], axis=-1)
+
+
+def fit_classifier(dataset: Dataset, norm: Normaliser, width: int, seed: int) -> tuple[Learned, dict[str, float]]:
+    """A small logistic network; ends are rare, so they fill half of every batch, and that bias is undone."""
+    key = jax.random.PRNGKey(seed)
+    unit = jnp.asarray(norm.unit_action(dataset.action))
+    x = _features(norm, jnp.asarray(dataset.obs), unit, jnp.asarray(dataset.next_obs))
+    train, holdout = dataset.split(0.05, seed)
+    ends, goes_on = train[dataset.terminal[train]], train[~dataset.terminal[train]]
+    net = mlp(key, [x.shape[-1], width, width, 1], last_scale=0.1)
+    optimiser = optax.adam(optax.cosine_decay_schedule(1e-3, CLASSIFIER_STEPS))
+    half, ends, goes_on = CLASSIFIER_BATCH // 2, jnp.asarray(ends), jnp.asarray(goes_on)
+    label = jnp.repeat(jnp.array([1.0, 0.0]), half)
+
+    @jax.jit
+    def run(net, opt, x):
+        def step(carry, k):
+            net, opt = carry
+            a, b = jax.random.split(k)
+            rows = jnp.concatenate([jax.random.choice(a, ends, (half,)), jax.random.choice(b, goes_on, (half,))])
+            loss = lambda n: optax.sigmoid_binary_cross_entropy(n(x[rows])[:, 0], label).mean()  # noqa: E731
+            updates, opt = optimiser.update(jax.grad(loss)(net), opt)
+            return (optax.apply_updates(net, updates), opt), None
+
+        return jax.lax.scan(step, (net, opt), jax.random.split(key, CLASSIFIER_STEPS))[0][0]
+
+    net = run(net, optimiser.init(net), x)  # pyright: ignore[reportArgumentType]
+    prior_shift = np.log(len(ends) / len(goes_on))  # batches were half ends; the log is not
+    net = eqx.tree_at(lambda n: n.biases[-1], net, net.biases[-1] + prior_shift)
+    said = np.asarray(net(x[holdout])[:, 0] > 0)
+    truth = dataset.terminal[holdout]
+    return Learned(net), {
+        "termination_holdout_error": float((said != truth).mean()),
+        "termination_holdout_base_rate": float(truth.mean()),
+    }
+
+
+def make_termination(
+    choice: str, dataset: Dataset, rule: Callable | None, norm: Normaliser, width: int, seed: int
+) -> tuple[Termination, dict[str, float | str]]:
+    """The termination of a run, and what to say about it in the report."""
+    from pspo.errors import UserError
+
+    if choice == "auto":
+        choice = "known" if rule is not None else "learned"
+    if choice == "known" and rule is None:
+        raise UserError(
+            f"termination=known needs a task with a rule, and '{dataset.name}' has none: use learned or none."
+        )
+    if choice == "learned" and not (dataset.terminal.any() and not dataset.terminal.all()):
+        choice = "none"  # nothing to learn an end from
+    if choice == "known":
+        assert rule is not None
+        return Known(rule), {"termination": "known"}
+    if choice == "learned":
+        classifier, facts = fit_classifier(dataset, norm, width, seed)
+        return classifier, {"termination": "learned", **facts}
+    return Never(), {"termination": "none"}

@@ -1,0 +1,116 @@
+"""Files that are either whole or not there: atomic replacement, and arrays with a checksum.
+
+Arrays are stored as safetensors (never pickle). The header carries a digest of every byte of every
+array and of the accompanying facts, so that a truncated or bit-flipped file is found when it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pspo.errors import UserError
+
+
+class Corrupt(Exception):
+    """A file that is not what was written; the message says how it shows."""
+
+
+def write_atomic(path: Path, content: bytes | str) -> None:
+    """Write beside the target, flush to disk, then replace: a reader sees the old file or the new one."""
+    data = content.encode() if isinstance(content, str) else content
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_atomic(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file that the program itself wrote; damage is the user's to know."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist: is {path.parent} a run directory?") from None
+    except (OSError, ValueError) as problem:
+        raise UserError(f"{path} cannot be read ({problem}): restore it or train again.") from None
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    """Named arrays and JSON-able facts in one checksummed safetensors file."""
+    from safetensors.numpy import save
+
+    arrays = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
+    text = json.dumps(facts, sort_keys=True)
+    write_atomic(path, save(arrays, metadata={"facts": text, "sha256": digest(arrays, text)}))
+
+
+def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and facts of a file, or `Corrupt`."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        if "sha256" not in metadata:
+            raise Corrupt(f"{path} carries no checksum.")
+        if digest(arrays, metadata["facts"]) != metadata["sha256"]:
+            raise Corrupt(f"{path} does not match its checksum.")
+        return arrays, json.loads(metadata["facts"])
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as problem:
+        raise Corrupt(f"{path} cannot be read ({problem}).") from problem
+
+
+def digest(arrays: dict[str, np.ndarray], facts: str = "") -> str:
+    """Hash of every name, type, shape and byte."""
+    digest = hashlib.sha256(facts.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def cache_folder() -> Path:
+    """Where pools and reference policies are kept: $PSPO_CACHE, else the user's cache folder."""
+    base = os.environ.get("PSPO_CACHE")
+    if base:
+        return Path(base)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pspo"
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on `path`: of two processes that want the same result, one makes it, one waits."""
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,82 @@
+"""Policies: Gaussian mixtures over pre-squash actions.
+
+All densities live in the space before the tanh. Ratios and divergences between two policies are the
+same there as between their squashed actions, and no Jacobian can overflow at the bounds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from pspo.data.normalise import Normaliser, squash
+from pspo.nets.mixture_bounds import LOG_STD_MAX, LOG_STD_MIN, MEAN_MAX
+from pspo.nets.mlp import MLP, mlp
+
+LOG_SQRT_2PI = 0.9189385332046727
+
+
+class Mixture(NamedTuple):
+    """A batch of Gaussian mixtures: log_weight (..., K), mean and log_std (..., K, action_dim)."""
+
+    log_weight: Array
+    mean: Array
+    log_std: Array
+
+    def log_prob(self, x: Array) -> Array:
+        """Log density of x (..., action_dim), any leading shape that broadcasts with the batch."""
+        z = (x[..., None, :] - self.mean) * jnp.exp(-self.log_std)
+        each = -0.5 * jnp.square(z) - self.log_std - LOG_SQRT_2PI
+        return jax.nn.logsumexp(self.log_weight + each.sum(-1), axis=-1)
+
+    def sample(self, key: Array, count: int) -> Array:
+        """(count, ..., action_dim) independent draws."""
+        which, noise = jax.random.split(key)
+        k = jax.random.categorical(which, self.log_weight, shape=(count, *self.log_weight.shape[:-1]))
+        # One-hot contraction rather than a gather: the mixture is small, and this stays a fused loop.
+        one_hot = jax.nn.one_hot(k, self.log_weight.shape[-1])[..., None]
+        mean, log_std = (one_hot * self.mean).sum(-2), (one_hot * self.log_std).sum(-2)
+        return mean + jnp.exp(log_std) * jax.random.normal(noise, mean.shape)
+
+    def mode(self) -> Array:
+        """Mean of the heaviest component: the action a deployed policy takes."""
+        k = jnp.argmax(self.log_weight, axis=-1)[..., None, None]
+        return jnp.take_along_axis(self.mean, k, axis=-2)[..., 0, :]
+
+
+class MixturePolicy(eqx.Module):
+    net: MLP
+    components: int = eqx.field(static=True)
+    action_dim: int = eqx.field(static=True)
+
+    def __call__(self, features: Array) -> Mixture:
+        k, d = self.components, self.action_dim
+        out = self.net(features)
+        shape = (*out.shape[:-1], k, d)
+        mean = MEAN_MAX * jnp.tanh(out[..., k : k + k * d].reshape(shape) / MEAN_MAX)
+        span = 0.5 * (LOG_STD_MAX - LOG_STD_MIN)
+        log_std = LOG_STD_MIN + span * (1.0 + jnp.tanh(out[..., k + k * d :].reshape(shape) / span))
+        return Mixture(jax.nn.log_softmax(out[..., :k]), mean, log_std)
+
+
+def mixture_policy(
+    key: Array, features: int, action_dim: int, width: int, depth: int, components: int
+) -> MixturePolicy:
+    """A fresh policy whose components start spread over the action range, so that each finds its own mode."""
+    net = mlp(key, [features] + [width] * depth + [components * (1 + 2 * action_dim)], last_scale=0.1)
+    starts = jnp.linspace(-1.0, 1.0, components) if components > 1 else jnp.zeros(1)
+    bias = net.biases[-1].at[components : components * (1 + action_dim)].set(jnp.repeat(starts, action_dim))
+    # log-std starts near -1 (the tanh above is nearly linear around its centre -2)
+    bias = bias.at[components * (1 + action_dim) :].set(1.0)
+    return MixturePolicy(eqx.tree_at(lambda n: n.biases[-1], net, bias), components, action_dim)
+
+
+def act(policy: MixturePolicy, norm: Normaliser, obs: Array, key: Array | None = None) -> Array:
+    """Raw observation to raw action; no key, no noise."""
+    mixture = policy(norm.encode(obs))
+    x = mixture.mode() if key is None else mixture.sample(key, 1)[0]
+    return norm.from_unit(squash(x))

@@ -1,0 +1,35 @@
+"""Pytrees of arrays to and from named arrays: how states, pools and policies become files."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pspo.files import Corrupt
+
+T = TypeVar("T")
+
+
+def to_arrays(tree: object) -> dict[str, np.ndarray]:
+    """Every leaf under its path."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def from_arrays(like: T, arrays: dict[str, np.ndarray]) -> T:
+    """A tree of the same structure as `like` (arrays or shapes) from named arrays; any difference is an error."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    names = [jax.tree_util.keystr(path) for path, _ in leaves]
+    if set(names) != set(arrays):
+        odd = sorted(set(names) ^ set(arrays))
+        raise Corrupt(f"the file's arrays differ from what is expected, first at {odd[0]}.")
+    restored = []
+    for name, (_, leaf) in zip(names, leaves, strict=True):
+        found = arrays[name]
+        if found.shape != tuple(leaf.shape) or found.dtype != leaf.dtype:
+            raise Corrupt(f"{name} is {found.dtype}{found.shape}, expected {leaf.dtype}{tuple(leaf.shape)}.")
+        restored.append(jnp.asarray(found))
+    return jax.tree_util.tree_unflatten(structure, restored)
