@@ -1,0 +1,49 @@
+"""pspo: learn a policy from logged data.
+
+The public names; each is imported when it is first used, so that `import pspo` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Dataset": "pspo.data",
+    "load_dataset": "pspo.data",
+    "check": "pspo.data",
+    "train": "pspo.training",
+    "resume": "pspo.training",
+    "load_policy": "pspo.policy",
+    "Policy": "pspo.policy",
+    "evaluate": "pspo.evaluate",
+    "UserError": "pspo.errors",
+}
+
+__all__ = [
+    "Dataset",
+    "Policy",
+    "UserError",
+    "__version__",
+    "check",
+    "evaluate",
+    "load_dataset",
+    "load_policy",
+    "resume",
+    "train",
+]
+
+if TYPE_CHECKING:
+    from pspo.data import Dataset, check, load_dataset
+    from pspo.errors import UserError
+    from pspo.evaluate import evaluate
+    from pspo.policy import Policy, load_policy
+    from pspo.training import resume, train
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'pspo' has no attribute '{name}'")

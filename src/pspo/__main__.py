@@ -1,0 +1,5 @@
+import sys
+
+from pspo.cli import main
+
+sys.exit(main())

@@ -1,0 +1,394 @@
+"""PSPO: Posterior Sampling-based Policy Optimization ("Offline Policy Optimization with Posterior Sampling").
+
+One iteration is the paper's Algorithm 1: weigh the models (Eq. model:eq1), evaluate with the optimality
+operator (Eq. opt:eq2), improve inside a trust region (Eq. opt:eq3), move the averages.
+
+Where the paper leaves a choice, ours is:
+- The soft value of Eq. opt:eq2 is estimated from sampled actions and regressed into a value network, so
+  that next states of all models cost one small network instead of many critic calls.
+- Members draw next states from common random numbers, in antithetic pairs: what differs between their
+  backups is belief, not luck.
+- The sampled backup over T ~ P(T|E) is replaced by its exact expectation over the active set.
+- The improvement step is projected onto the policy by weighted likelihood of sampled actions, the
+  weights being the closed form of Eq. opt:eq3; lambda follows the measured KL(pi||pi') to epsilon.
+- beta acts on F divided by F's own running spread between models (`f_unit`), so that one unit of beta is
+  one nat between typical members on every task.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from pspo.config import Bounds
+from pspo.data.batches import Rows, sample_rows
+from pspo.data.dataset import Dataset
+from pspo.data.normalise import Normaliser, fit_normaliser, squash
+from pspo.display import Progress
+from pspo.dynamics.ensemble import Ensemble
+from pspo.dynamics.fit import ModelConfig
+from pspo.dynamics.pool import load_or_fit_pool
+from pspo.dynamics.posterior import entropy, likelihood_log_prior
+from pspo.dynamics.rollout import Chains, Weighed, advance, antithetic_noise, draw_members, weigh
+from pspo.dynamics.termination import Termination, make_termination
+from pspo.envs.task import get_task
+from pspo.nets.mlp import MLP, apply_stack, mlp, mlp_stack, moving_average
+from pspo.nets.policies import MixturePolicy
+from pspo.reference import ReferenceConfig, load_or_fit_reference
+from pspo.values import balance_heuristic, improvement_log_weights, soft_value
+
+TRUST_RANGE = (math.log(1e-5), math.log(1e3))
+SPREAD_RATE = 0.02  # the running spread of F forgets its start within some hundred iterations
+
+
+@dataclass(frozen=True)
+class Config:
+    gamma: Annotated[float, Bounds(0.0, 1.0)] = 0.99
+    """Discount factor."""
+    alpha: Annotated[float, Bounds(1e-6, 1e6)] = 0.01
+    """Strength of the pull towards the reference policy mu (Eq. opt:eq1)."""
+    beta: Annotated[float, Bounds(0.0, 1e12)] = 1.0
+    """Likelihood coefficient of the posterior (Eq. model:eq1); 0 is the uniform posterior."""
+    epsilon: Annotated[float, Bounds(1e-6, 1e6)] = 0.02
+    """Trust region: KL(pi || moving average) that lambda is adapted to (Eq. opt:eq3)."""
+    posterior: Literal["consistency", "uniform"] = "consistency"
+    """Ablation "average utilisation": uniform ignores F (the same as beta=0)."""
+    reference_term: bool = True
+    """Ablation "without regularisation": false drops mu from evaluation and improvement."""
+    prior: Literal["uniform", "likelihood"] = "uniform"
+    """P(T): uniform as in the paper, or from the members' hold-out likelihood."""
+    prior_temperature: Annotated[float, Bounds(1e-6, 1e6)] = 0.05
+    """For prior=likelihood: nats per row and target that make a member e times lighter."""
+    f_unit: Literal["spread", "reward"] = "spread"
+    """Unit of F: its running spread between models, or normalised reward squared (the paper's plain form)."""
+    redraw: Literal["step", "episode"] = "step"
+    """Draw the rollout's model from the posterior at every step (Eq. pre:eq4) or once per episode (Eq. pre:eq5)."""
+    active: Annotated[int, Bounds(1, 1000)] = 10
+    """Models in the active set (N), drawn anew from the pool for every chunk."""
+    next_pairs: Annotated[int, Bounds(1, 64)] = 2
+    """Antithetic pairs of next states per model and backup."""
+    action_samples: Annotated[int, Bounds(1, 1024)] = 8
+    """Actions from mu, and as many from the policy, per soft value."""
+    real_batch: Annotated[int, Bounds(1, 65536)] = 128
+    """Rows from the log per iteration."""
+    synthetic_batch: Annotated[int, Bounds(1, 65536)] = 128
+    """Rollout chains; each advances one step per iteration and gives one row."""
+    rollout_horizon: Annotated[int, Bounds(1, 1_000_000)] = 20
+    """Steps after which a chain restarts from a logged state."""
+    reference_rollouts: Annotated[float, Bounds(0.0, 1.0)] = 0.2
+    """Fraction of rollout actions taken from mu, so that its states stay in the critic's sight."""
+    termination: Literal["auto", "known", "learned", "none"] = "auto"
+    """Ends of rollouts: the task's own rule, a classifier, or never; auto takes the rule where there is one."""
+    width: Annotated[int, Bounds(4, 4096)] = 64
+    """Units in a hidden layer of critics and value network."""
+    depth: Annotated[int, Bounds(1, 8)] = 2
+    """Hidden layers of critics and value network."""
+    critics: Annotated[int, Bounds(1, 64)] = 2
+    """Critics; their mean is the value used, so more of them means less noise, not more pessimism."""
+    critic_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
+    """Learning rate of critics and value network."""
+    policy_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
+    """Learning rate of the policy."""
+    final_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.05
+    """Learning rates fall over the second half to this fraction."""
+    target_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.02
+    """Moving-average rate of the critics."""
+    centre_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.02
+    """Moving-average rate of the policy: pi', the centre of the trust region."""
+    trust: Annotated[float, Bounds(1e-6, 1e6)] = 0.02
+    """lambda at the start."""
+    trust_rate: Annotated[float, Bounds(0.0, 10.0)] = 0.01
+    """How fast lambda follows the measured KL; 0 keeps it fixed."""
+    steps: Annotated[int, Bounds(1, 1_000_000_000)] = 5000
+    """Iterations."""
+    chunk: Annotated[int, Bounds(1, 1_000_000)] = 250
+    """Iterations per compiled chunk: log lines, active-set draws and checkpoints happen between chunks."""
+    evaluate_every: Annotated[int, Bounds(1, 1_000_000_000)] = 1000
+    """Iterations between two looks at the true and the imagined return (at the end of a chunk)."""
+    evaluate_episodes: Annotated[int, Bounds(1, 10_000_000)] = 5000
+    """Simulated episodes of such a look; the final judgement has its own number."""
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    reference: ReferenceConfig = dataclasses.field(default_factory=ReferenceConfig)
+
+
+class Learned(NamedTuple):
+    """What gradients move."""
+
+    policy: MixturePolicy
+    critic: MLP  # stacked
+    value: MLP
+
+
+class State(NamedTuple):
+    """Everything that resuming needs."""
+
+    learned: Learned
+    target_critic: MLP
+    centre: MixturePolicy
+    opt: Any
+    log_trust: Array
+    f_spread: Array
+    chains: Chains
+    key: Array
+    step: Array
+
+
+class Arrays(NamedTuple):
+    """What is fixed during training and lives on the device."""
+
+    pool: Ensemble
+    log_prior: Array  # (pool,)
+    reference: MixturePolicy
+    terminated: Termination
+
+
+class Parts(NamedTuple):
+    arrays: Arrays
+    norm: Normaliser
+
+
+class Batch(NamedTuple):
+    real: Rows
+    restart: Array  # logged states for chains that start anew
+
+
+class Context(NamedTuple):
+    """The active set of this chunk."""
+
+    models: Ensemble
+    log_prior: Array
+
+
+def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Parts, dict[str, Any]]:
+    """Fit or find what training stands on: normaliser, models, mu, the end of rollouts; with a report of each."""
+    norm = fit_normaliser(dataset, config.gamma)
+    pool, pool_facts = load_or_fit_pool(dataset, norm, config.model, seed, partial(progress, "dynamics pool"))
+    mu, mu_facts = load_or_fit_reference(dataset, norm, config.reference, 0, partial(progress, "reference policy"))
+    rule = get_task(dataset.task).terminated if dataset.task else None
+    ends, end_facts = make_termination(config.termination, dataset, rule, norm, config.width, 0)
+    log_prior = jnp.zeros(config.model.pool)
+    if config.prior == "likelihood":
+        log_prior = likelihood_log_prior(pool.holdout_nll, config.prior_temperature)
+    parts = Parts(Arrays(pool.models, log_prior, mu, ends), norm)
+    return parts, {"pool": pool_facts, "reference": mu_facts, **end_facts}
+
+
+def optimiser(config: Config) -> optax.GradientTransformation:
+    half = config.steps // 2
+
+    def schedule(rate: float) -> optax.Schedule:
+        decay = optax.cosine_decay_schedule(rate, max(config.steps - half, 1), config.final_rate)
+        return optax.join_schedules([optax.constant_schedule(rate), decay], [half])
+
+    critic = optax.adam(schedule(config.critic_rate))
+    return optax.partition(
+        {"policy": optax.adam(schedule(config.policy_rate)), "critic": critic},
+        Learned(policy="policy", critic="critic", value="critic"),  # pyright: ignore[reportArgumentType]
+    )
+
+
+def init(config: Config, parts: Parts, rows: Rows, key: Array) -> State:
+    """The policy starts as a copy of mu, so that the first rollouts stay where the log has been."""
+    key, critic_key, value_key, start_key = jax.random.split(key, 4)
+    mu = parts.arrays.reference
+    inputs, hidden = parts.norm.features, [config.width] * config.depth
+    critic = mlp_stack(critic_key, config.critics, [inputs + mu.action_dim, *hidden, 1], last_scale=0.1)
+    value = mlp(value_key, [inputs, *hidden, 1], last_scale=0.1)
+    learned = Learned(mu, critic, value)
+    count = config.synthetic_batch
+    start = sample_rows(rows, start_key, count).obs
+    return State(
+        learned=learned,
+        target_critic=critic,
+        centre=mu,
+        opt=optimiser(config).init(learned),  # pyright: ignore[reportArgumentType]
+        log_trust=jnp.log(jnp.float32(config.trust)),
+        f_spread=jnp.float32(1.0),
+        # Ages start spread out, or all chains would restart together for ever.
+        chains=Chains(start, jnp.arange(count) % config.rollout_horizon, jnp.zeros(count, jnp.int32)),
+        key=key,
+        step=jnp.int32(0),
+    )
+
+
+def imagine(config: Config, parts: Parts, state: State) -> tuple[State, Context]:
+    """Between chunks: draw the active set of N models from the pool."""
+    key, draw_key = jax.random.split(state.key)
+    pool = parts.arrays.pool
+    active = jax.random.choice(draw_key, pool.size, (min(config.active, pool.size),), replace=False)
+    log_prior = jax.nn.log_softmax(parts.arrays.log_prior[active])
+    return state._replace(key=key), Context(pool.take(active), log_prior)
+
+
+def draw(config: Config, rows: Rows, key: Array) -> Batch:
+    """The rows of one iteration."""
+    real, restart = jax.random.split(key)
+    return Batch(sample_rows(rows, real, config.real_batch), sample_rows(rows, restart, config.synthetic_batch).obs)
+
+
+def q_values(critic: MLP, features: Array, unit_action: Array) -> Array:
+    """Mean over critics; features (batch, f), actions (..., batch, d) -> (..., batch)."""
+    features = jnp.broadcast_to(features, (*unit_action.shape[:-1], features.shape[-1]))
+    x = jnp.concatenate([features, unit_action], axis=-1)
+    flat = apply_stack(critic, x.reshape(-1, x.shape[-1]))
+    return flat.mean(0).reshape(unit_action.shape[:-1])
+
+
+def posterior(
+    config: Config, parts: Parts, context: Context, state: State, obs: Array, action: Array, key: Array
+) -> Weighed:
+    """What the active models say of (s, a), weighed by Eq. model:eq1 with beta in the configured unit of F."""
+    arrays, norm = parts.arrays, parts.norm
+    unit = state.f_spread if config.f_unit == "spread" else 1.0
+    beta = 0.0 if config.posterior == "uniform" else config.beta
+    return weigh(
+        context.models,
+        context.log_prior,
+        norm,
+        arrays.terminated,
+        value=lambda features: state.learned.value(features)[..., 0],
+        q=q_values(state.target_critic, norm.encode(obs), action),
+        obs=obs,
+        action=action,
+        noise=antithetic_noise(key, config.next_pairs, obs),
+        gamma=config.gamma,
+        beta=beta / unit,
+    )
+
+
+def rollout_action(config: Config, parts: Parts, state: State, key: Array) -> Array:
+    """Unit actions for the chains: the policy's, some of mu's."""
+    k_policy, k_mu, k_which = jax.random.split(key, 3)
+    features = parts.norm.encode(state.chains.obs)
+    own = state.learned.policy(features).sample(k_policy, 1)[0]
+    logged = parts.arrays.reference(features).sample(k_mu, 1)[0]
+    take_mu = jax.random.bernoulli(k_which, config.reference_rollouts, (own.shape[0], 1))
+    return squash(jnp.where(take_mu, logged, own))
+
+
+class Sampled(NamedTuple):
+    """Actions of mu (first half) and of the policy (second half) at each state, with all their densities."""
+
+    x: Array  # (2 n, batch, d)
+    log_mu: Array
+    log_policy: Array
+    log_centre: Array
+    q: Array
+
+    @property
+    def log_proposal(self) -> Array:
+        return balance_heuristic(self.log_mu, self.log_policy)
+
+
+def sample_actions(config: Config, parts: Parts, state: State, features: Array, key: Array) -> Sampled:
+    k_mu, k_policy = jax.random.split(key)
+    mu, policy, centre = parts.arrays.reference(features), state.learned.policy(features), state.centre(features)
+    n = config.action_samples
+    x = jnp.concatenate([mu.sample(k_mu, n), policy.sample(k_policy, n)])
+    q = q_values(state.target_critic, features, squash(x))
+    return Sampled(x, mu.log_prob(x), policy.log_prob(x), centre.log_prob(x), q)
+
+
+def improve(config: Config, drawn: Sampled, trust: Array) -> tuple[Array, Array]:
+    """Soft values (Eq. opt:eq2) and the weights of the improved policy (Eq. opt:eq3) on the drawn actions."""
+    if config.reference_term:
+        soft = soft_value(drawn.q, drawn.log_mu, drawn.log_proposal, config.alpha)
+        alpha = config.alpha
+    else:
+        soft = drawn.q[config.action_samples :].mean(0)  # Eq. model:operator: plain evaluation of the policy
+        alpha = 0.0
+    return soft, improvement_log_weights(drawn.q, drawn.log_mu, drawn.log_centre, drawn.log_proposal, alpha, trust)
+
+
+def critic_loss(critic: MLP, features: Array, action: Array, target: Array) -> Array:
+    """Squared error to the backups of Eq. opt:eq2, averaged over rows and critics."""
+    q = apply_stack(critic, jnp.concatenate([features, action], axis=-1))[..., 0]
+    return jnp.square(q - target).mean()
+
+
+def value_loss(value: MLP, features: Array, target: Array) -> Array:
+    """Regression of the soft value alpha log E_mu exp(Q/alpha)."""
+    return jnp.square(value(features)[..., 0] - target).mean()
+
+
+def policy_loss(policy: MixturePolicy, features: Array, x: Array, log_weight: Array) -> Array:
+    """Projection of the closed form of Eq. opt:eq3 onto the policy: weighted likelihood."""
+    return -(jnp.exp(log_weight) * policy(features).log_prob(x)).sum(0).mean()
+
+
+def update(
+    config: Config, parts: Parts, context: Context, state: State, batch: Batch, key: Array
+) -> tuple[State, dict[str, Array]]:
+    """One iteration of Algorithm 1."""
+    k_rollout, k_weigh, k_member, k_actions = jax.random.split(key, 4)
+    norm, learned, real = parts.norm, state.learned, batch.real
+    imagined = rollout_action(config, parts, state, k_rollout)
+    weighed = posterior(config, parts, context, state, state.chains.obs, imagined, k_weigh)
+    member = draw_members(state.chains, weighed, k_member, hold=config.redraw == "episode")
+
+    next_value = learned.value(norm.encode(real.next_obs))[..., 0]
+    real_target = real.reward + config.gamma * jnp.where(real.terminal, 0.0, next_value)
+    features = norm.encode(jnp.concatenate([real.obs, state.chains.obs]))
+    action = jnp.concatenate([real.action, imagined])
+    target = jnp.concatenate([real_target, weighed.target])
+
+    drawn = sample_actions(config, parts, state, features, k_actions)
+    trust = jnp.exp(state.log_trust)
+    soft, log_weight = improve(config, drawn, trust)
+
+    def loss(learned: Learned):
+        critic = critic_loss(learned.critic, features, action, target)
+        value = value_loss(learned.value, features, soft)
+        policy = policy_loss(learned.policy, features, drawn.x, log_weight)
+        return critic + value + policy, (critic, value, policy)
+
+    grads, (loss_critic, loss_value, loss_policy) = jax.grad(loss, has_aux=True)(learned)
+    updates, opt = optimiser(config).update(grads, state.opt, learned)  # pyright: ignore[reportArgumentType]
+    moved: Learned = optax.apply_updates(learned, updates)  # pyright: ignore[reportAssignmentType, reportArgumentType]
+
+    own = slice(config.action_samples, None)  # the policy's own samples estimate its divergences
+    kl_mu = (drawn.log_policy - drawn.log_mu)[own].mean()
+    kl_centre = (drawn.log_policy - drawn.log_centre)[own].mean()
+    push = jnp.clip(kl_centre / config.epsilon - 1.0, -1.0, 1.0)
+    spread = jnp.maximum(weighed.f.std(axis=0).mean(), 1e-12)
+    state = State(
+        learned=moved,
+        target_critic=moving_average(state.target_critic, moved.critic, config.target_rate),
+        centre=moving_average(state.centre, moved.policy, config.centre_rate),
+        opt=opt,
+        log_trust=jnp.clip(state.log_trust + config.trust_rate * push, *TRUST_RANGE),
+        f_spread=state.f_spread + SPREAD_RATE * (spread - state.f_spread),
+        chains=advance(state.chains, weighed, member, batch.restart, config.rollout_horizon),
+        key=state.key,
+        step=state.step + 1,
+    )
+    bits = entropy(weighed.log_weight)
+    return state, {
+        "posterior_entropy": bits.mean() / max(math.log(context.models.size), 1e-9),
+        "effective_models": jnp.exp(bits).mean(),
+        "f_mean": weighed.f.mean(),
+        "f_spread": state.f_spread,
+        "kl_mu": kl_mu,
+        "kl_centre": kl_centre,
+        "alpha": jnp.float32(config.alpha if config.reference_term else 0.0),
+        "lambda": trust,
+        "critic_loss": loss_critic,
+        "value_loss": loss_value,
+        "policy_loss": loss_policy,
+        "q_min": drawn.q.min(),
+        "q_mean": drawn.q.mean(),
+        "q_max": drawn.q.max(),
+    }
+
+
+def policies(state: State) -> dict[str, MixturePolicy]:
+    """What is judged during training. The first is the one that is saved; the moving average is for comparison."""
+    return {"policy": state.learned.policy, "centre": state.centre}

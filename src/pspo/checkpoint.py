@@ -1,0 +1,38 @@
+"""Checkpoints: the newest two, each whole and checksummed; a damaged one is said and passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pspo.files import Corrupt, read_arrays, write_arrays
+from pspo.trees import from_arrays, to_arrays
+
+KEPT = 2
+S = TypeVar("S")
+
+
+def save(folder: Path, step: int, state: Any) -> None:
+    folder.mkdir(exist_ok=True)
+    write_arrays(folder / f"{step:010d}.safetensors", to_arrays(state), {"step": step})
+    for old in _files(folder)[KEPT:]:
+        old.unlink()
+
+
+def load_newest(folder: Path, like: S, warn: Callable[[str], None]) -> tuple[int, S] | None:
+    """The newest checkpoint that reads back whole, or None where there is none."""
+    for path in _files(folder):
+        try:
+            arrays, facts = read_arrays(path)
+            if facts["step"] != int(path.stem):
+                raise Corrupt(f"{path} says it is step {facts['step']}.")
+            return facts["step"], from_arrays(like, arrays)
+        except Corrupt as problem:
+            warn(f"skipping a damaged checkpoint: {problem}")
+    return None
+
+
+def _files(folder: Path) -> list[Path]:
+    """Newest first."""
+    return sorted(folder.glob("[0-9]*.safetensors"), reverse=True)

@@ -1,0 +1,240 @@
+"""The command line: thin commands over the public API. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+
+from pspo import __version__
+from pspo.errors import Diverged, UserError
+
+PROBLEM, DIVERGED, INTERRUPTED = 2, 3, 130
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.command(arguments) or 0
+    except UserError as problem:
+        print(f"pspo: {problem}", file=sys.stderr)
+        return PROBLEM
+    except Diverged as problem:
+        print(f"pspo: {problem}", file=sys.stderr)
+        return DIVERGED
+    except OSError as problem:
+        where = f" {problem.filename}" if problem.filename else ""
+        print(f"pspo: cannot read or write{where}: {problem.strerror or problem}.", file=sys.stderr)
+        return PROBLEM
+    except KeyboardInterrupt:
+        print("pspo: stopped; `pspo resume` goes on from the last checkpoint.", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="pspo", description="Learn a policy from logged data.")
+    parser.add_argument("--version", action="version", version=f"pspo {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, function: Any, help: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=help, description=help)
+        sub.set_defaults(command=function)
+        return sub
+
+    train = command("train", _train, "Learn a policy from a dataset: a built-in name or a file.")
+    train.add_argument("dataset", help="built-in name (liquidation) or a file (.npz)")
+    train.add_argument("--algo", default="pspo", help="algorithm (default: %(default)s)")
+    train.add_argument("--preset", default="laptop", help="laptop, paper or smoke (default: %(default)s)")
+    train.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
+    train.add_argument("--seeds", type=int, default=1, metavar="N", help="run seeds SEED .. SEED+N-1, as processes")
+    train.add_argument("--out", metavar="DIR", help="run directory (default: a new one under runs/)")
+    train.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help="see `pspo config`"
+    )
+    train.add_argument("--episodes", type=int, default=10_000, help="of the final judgement (default: %(default)s)")
+    _common(train)
+
+    resume = command("resume", _resume, "Go on with a run that was stopped, to the same bits.")
+    resume.add_argument("run", metavar="DIR")
+    _common(resume)
+
+    evaluate = command("evaluate", _evaluate, "Judge a run's policy in its simulator, acting by its mode.")
+    evaluate.add_argument("run", metavar="DIR", help="a run directory or a policy file")
+    evaluate.add_argument("--episodes", type=int, default=10_000, help="default: %(default)s")
+    evaluate.add_argument("--seed", type=int, default=0, help="of the simulated episodes (default: %(default)s)")
+    evaluate.add_argument("--json", action="store_true", help="print JSON")
+
+    check = command("check", _check, "Look for defects in a dataset and say each in one sentence.")
+    check.add_argument("dataset")
+
+    data = command("data", None, "Make or describe datasets.").add_subparsers(required=True, metavar="WHAT")
+    make = data.add_parser("make", help="Write a built-in dataset to a file.")
+    make.set_defaults(command=_data_make)
+    make.add_argument("name", help="liquidation")
+    make.add_argument("--size", type=int, default=100_000, help="transitions (default: %(default)s)")
+    make.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    make.add_argument("--out", metavar="FILE", help="default: NAME.npz")
+    info = data.add_parser("info", help="Sizes, returns and hash of a dataset.")
+    info.set_defaults(command=_data_info)
+    info.add_argument("dataset")
+
+    report = command("report", _report, "Write a run's HTML page anew.")
+    report.add_argument("run", metavar="DIR")
+
+    config = command("config", _config, "Show every key of an algorithm, its value in a preset, and what it means.")
+    config.add_argument("--algo", default="pspo")
+    config.add_argument("--preset", default="laptop")
+    config.add_argument("--task", default=None, help="show the preset for this task, such as liquidation")
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--threads", type=int, metavar="N", help="XLA threads of a run (default: 1)")
+    parser.add_argument("--tensorboard", action="store_true", help="also write TensorBoard events")
+    parser.add_argument("--quiet", action="store_true", help="no progress display")
+
+
+def _display(arguments: argparse.Namespace) -> dict[str, Any]:
+    import contextlib
+
+    from pspo import trackers
+    from pspo.display import for_terminal, silent
+
+    show = contextlib.nullcontext(silent) if arguments.quiet else for_terminal()
+    tracker = trackers.tensorboard if arguments.tensorboard else trackers.no_tracker
+    return {"show": show, "tracker": tracker}
+
+
+def _train(arguments: argparse.Namespace) -> int | None:
+    from pspo.compute import use_threads
+    from pspo.config import parse_settings
+
+    if arguments.seeds != 1:
+        from pspo.seeds import train_seeds
+
+        return train_seeds(arguments)
+    if arguments.episodes < 1:
+        raise UserError(f"--episodes {arguments.episodes} is out of range: at least one is needed.")
+    settings = parse_settings(arguments.settings)
+    use_threads(_threads(arguments.threads))
+    from pspo.training import train
+
+    options = _display(arguments)
+    with options["show"] as progress:
+        run = train(
+            arguments.dataset,
+            arguments.algo,
+            arguments.preset,
+            arguments.seed,
+            arguments.out,
+            settings,
+            arguments.episodes,
+            progress,
+            _say,
+            options["tracker"],
+        )
+    _print_result(run.read("result"))
+    print(f"run:    {run.path}")
+    print(f"report: {run.path / 'report.html'}")
+
+
+def _resume(arguments: argparse.Namespace) -> None:
+    from pspo.compute import use_threads
+    from pspo.runs import open_run
+
+    run = open_run(arguments.run)
+    if run.finished:
+        print(f"{run.path} is finished already.")
+        return
+    use_threads(_threads(arguments.threads or run.read("manifest")["threads"]))
+    from pspo.training import resume
+
+    options = _display(arguments)
+    with options["show"] as progress:
+        run = resume(arguments.run, None, progress, _say, options["tracker"])
+    _print_result(run.read("result"))
+    print(f"run:    {run.path}")
+    print(f"report: {run.path / 'report.html'}")
+
+
+def _threads(wanted: int | None) -> int:
+    """One thread by default: networks of a laptop preset are too small to share, and seeds fill the other cores."""
+    if wanted is not None and wanted < 1:
+        raise UserError(f"--threads {wanted} is out of range: at least one is needed.")
+    return wanted or int(os.environ.get("NPROC") or 1)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    from pspo.policy import load_policy
+
+    if arguments.episodes < 1:
+        raise UserError(f"--episodes {arguments.episodes} is out of range: at least one is needed.")
+    policy = load_policy(arguments.run)
+    from pspo.evaluate import evaluate
+
+    found = evaluate(policy, arguments.episodes, arguments.seed).as_dict()
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+    else:
+        _print_result(found)
+
+
+def _print_result(result: dict[str, Any]) -> None:
+    from pspo.report.text import result_table
+
+    result_table(result)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from pspo.data import check_source
+
+    dataset, findings = check_source(arguments.dataset)
+    for finding in findings:
+        print(f"{finding.level}: {finding.message}")
+    errors = sum(finding.level == "error" for finding in findings)
+    if dataset is not None:
+        print(f"{dataset.size} transitions: {errors} errors, {len(findings) - errors} warnings.")
+    return PROBLEM if errors else 0
+
+
+def _data_make(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from pspo.data import BUILT_IN, load_dataset, save_npz
+    from pspo.errors import unknown_name
+
+    if arguments.name not in BUILT_IN:
+        raise unknown_name("dataset", arguments.name, BUILT_IN)
+    path = Path(arguments.out or f"{arguments.name}.npz")
+    save_npz(load_dataset(arguments.name, size=arguments.size, seed=arguments.seed), path)
+    print(path)
+
+
+def _data_info(arguments: argparse.Namespace) -> None:
+    from pspo.data import load_dataset
+
+    for name, value in load_dataset(arguments.dataset).summary().items():
+        print(f"{name:16} {value}")
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from pspo.report.page import write_report
+    from pspo.runs import open_run
+
+    print(write_report(open_run(arguments.run).path))
+
+
+def _config(arguments: argparse.Namespace) -> None:
+    from pspo.algorithms import get_algorithm
+    from pspo.config import build, flatten, keys, preset
+
+    cls = get_algorithm(arguments.algo).Config
+    values = flatten(build(cls, preset(arguments.algo, arguments.preset, arguments.task)))
+    for key in keys(cls).values():
+        print(f"{key.name}={values[key.name]}\n    {key.help}")

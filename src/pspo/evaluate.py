@@ -1,0 +1,91 @@
+"""Judging a policy in its task's simulator: return, spread, tail, score and regret, acting by the mode."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.tree_util import Partial
+
+from pspo.data.normalise import Normaliser
+from pspo.envs.task import Simulation, Task, get_task
+from pspo.errors import UserError
+from pspo.nets.policies import MixturePolicy, act
+from pspo.policy import Policy, load_policy, to_network
+
+DEFAULT_EPISODES = 10_000
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    episodes: int
+    return_mean: float
+    return_std: float
+    return_stderr: float
+    cvar10: float  # mean of the worst tenth of the episodes
+    score: float  # normalised: random 0, expert 100
+    score_stderr: float
+    regret: float | None = None  # exact optimum minus the policy, by the value lost at each step; low noise
+    regret_stderr: float | None = None
+    score_by_regret: float | None = None  # the optimum's score minus the normalised regret
+    optimal_score: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+
+
+def summarise(task: Task, simulation: Simulation) -> Evaluation:
+    returns = simulation.returns
+    n = len(returns)
+    mean, std = float(returns.mean()), float(returns.std())
+    tail = np.sort(returns)[: max(1, n // 10)]
+    per_point = task.expert_return - task.random_return
+    exact: dict[str, float] = {}
+    if simulation.regret is not None and task.optimal_return is not None:
+        regret = float(simulation.regret.mean())
+        best = float(task.normalised(task.optimal_return))
+        exact = {
+            "regret": regret,
+            "regret_stderr": float(simulation.regret.std() / n**0.5),
+            "score_by_regret": best - 100.0 * regret / per_point,
+            "optimal_score": best,
+        }
+    return Evaluation(
+        episodes=n,
+        return_mean=mean,
+        return_std=std,
+        return_stderr=std / n**0.5,
+        cvar10=float(tail.mean()),
+        score=float(task.normalised(mean)),
+        score_stderr=100.0 * std / n**0.5 / per_point,
+        **exact,
+    )
+
+
+Actor = Callable[[MixturePolicy, jax.Array], jax.Array]
+
+
+def actor_by_mode(norm: Normaliser) -> Actor:
+    """(network, obs) -> action without noise. Make it once per run: the simulator compiles once per actor."""
+    return lambda policy, obs: act(policy, norm, obs)
+
+
+def evaluate_network(task: Task, actor: Actor, policy: MixturePolicy, episodes: int, seed: int) -> Evaluation:
+    """A network on the device, in the task's simulator."""
+    return summarise(task, task.simulate(Partial(actor, policy), jax.random.PRNGKey(seed), episodes))
+
+
+def evaluate(
+    what: str | Path | Policy, episodes: int = DEFAULT_EPISODES, seed: int = 0, task: str | None = None
+) -> Evaluation:
+    """A run directory, a policy file or a policy, in the simulator of its task."""
+    policy = what if isinstance(what, Policy) else load_policy(what)
+    name = task or policy.facts.get("task")
+    if not name:
+        raise UserError("this policy's data name no task with a simulator: pass task=... if there is one.")
+    return evaluate_network(get_task(name), actor_by_mode(policy.norm), to_network(policy), episodes, seed)

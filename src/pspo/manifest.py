@@ -1,0 +1,26 @@
+"""What a result depends on besides data and settings: versions, machine, threads."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Any
+
+from pspo import __version__
+from pspo.compute import cores, threads
+
+LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "gymnasium", "safetensors")
+
+
+def describe_machine() -> dict[str, Any]:
+    import jax
+
+    return {
+        "pspo": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "libraries": {name: metadata.version(name) for name in LIBRARIES},
+        "device": str(jax.devices()[0]),
+        "cores": cores(),
+        "threads": threads(),
+    }
