@@ -18,7 +18,7 @@ _HOMES = {
     "resume": "pspo.training",
     "load_policy": "pspo.policy",
     "Policy": "pspo.policy",
-    "evaluate": "pspo.evaluate",
+    "evaluate": "pspo.evaluation",
     "UserError": "pspo.errors",
 }
 
@@ -38,7 +38,7 @@ __all__ = [
 if TYPE_CHECKING:
     from pspo.data import Dataset, check, load_dataset
     from pspo.errors import UserError
-    from pspo.evaluate import evaluate
+    from pspo.evaluation import evaluate
     from pspo.policy import Policy, load_policy
     from pspo.training import resume, train
 

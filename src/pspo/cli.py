@@ -176,7 +176,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     if arguments.episodes < 1:
         raise UserError(f"--episodes {arguments.episodes} is out of range: at least one is needed.")
     policy = load_policy(arguments.run)
-    from pspo.evaluate import evaluate
+    from pspo.evaluation import evaluate
 
     found = evaluate(policy, arguments.episodes, arguments.seed).as_dict()
     if arguments.json:

@@ -68,7 +68,9 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any
 
     arrays = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
     text = json.dumps(facts, sort_keys=True)
-    write_atomic(path, save(arrays, metadata={"facts": text, "sha256": digest(arrays, text)}))
+    # One entry: the format keeps several in no particular order, and equal content should be equal bytes.
+    seal = json.dumps({"facts": text, "sha256": digest(arrays, text)})
+    write_atomic(path, save(arrays, metadata={"pspo": seal}))
 
 
 def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -77,13 +79,13 @@ def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
+            seal = json.loads((file.metadata() or {}).get("pspo", "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        if "sha256" not in metadata:
+        if "sha256" not in seal:
             raise Corrupt(f"{path} carries no checksum.")
-        if digest(arrays, metadata["facts"]) != metadata["sha256"]:
+        if digest(arrays, seal["facts"]) != seal["sha256"]:
             raise Corrupt(f"{path} does not match its checksum.")
-        return arrays, json.loads(metadata["facts"])
+        return arrays, json.loads(seal["facts"])
     except FileNotFoundError:
         raise
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as problem:

@@ -21,6 +21,7 @@ import jax
 
 from pspo import checkpoint
 from pspo.algorithms import get_algorithm, get_diagnostics
+from pspo.compute import keep_compiled_programs
 from pspo.config import build, flatten
 from pspo.config import preset as load_preset
 from pspo.data.batches import Rows, device_rows
@@ -30,7 +31,7 @@ from pspo.data.sources import load_dataset
 from pspo.display import Progress, silent
 from pspo.envs.task import Task, get_task
 from pspo.errors import Diverged, UserError
-from pspo.evaluate import DEFAULT_EPISODES, actor_by_mode, evaluate_network
+from pspo.evaluation import DEFAULT_EPISODES, actor_by_mode, evaluate_network
 from pspo.files import write_arrays
 from pspo.manifest import describe_machine
 from pspo.policy import FILE_NAME, from_network
@@ -106,6 +107,7 @@ def _work(
 ) -> Run:
     facts = run.read("config")
     clock = _Clock(run)
+    keep_compiled_programs()
     with clock("prepare"):
         parts, models = module.prepare(config, data, facts["seed"], progress)
         run.write("models", models)

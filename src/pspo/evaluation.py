@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax.tree_util import Partial
 
+from pspo.compute import keep_compiled_programs
 from pspo.data.normalise import Normaliser
 from pspo.envs.task import Simulation, Task, get_task
 from pspo.errors import UserError
@@ -84,6 +85,7 @@ def evaluate(
     what: str | Path | Policy, episodes: int = DEFAULT_EPISODES, seed: int = 0, task: str | None = None
 ) -> Evaluation:
     """A run directory, a policy file or a policy, in the simulator of its task."""
+    keep_compiled_programs()
     policy = what if isinstance(what, Policy) else load_policy(what)
     name = task or policy.facts.get("task")
     if not name:

@@ -1,0 +1,56 @@
+"""How to run the same again: the command, and the settings that differ from the preset."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from pspo.algorithms import get_algorithm
+from pspo.config import build, flatten, preset
+from pspo.data.sources import BUILT_IN, READERS
+from pspo.errors import UserError
+from pspo.evaluation import DEFAULT_EPISODES
+from pspo.report.contents import Contents
+
+DEFAULT_THREADS = 1
+
+
+def preset_values(contents: Contents) -> dict[str, Any] | None:
+    """All settings as the preset alone gives them today; None where this version does not know the preset."""
+    facts = contents.facts
+    try:
+        module = get_algorithm(facts["algo"])
+        return flatten(build(module.Config, preset(facts["algo"], facts["preset"], facts.get("task"))))
+    except (UserError, KeyError, OSError):
+        return None
+
+
+def changed_settings(contents: Contents) -> dict[str, Any]:
+    """What must be set on top of the preset; everything, where the preset is not known."""
+    usual = preset_values(contents) or {}
+    return {name: value for name, value in contents.settings.items() if name not in usual or usual[name] != value}
+
+
+def command(contents: Contents) -> list[str]:
+    """The command line that starts the same run, quoted for a shell, in pieces that belong together."""
+    facts = contents.facts
+    pieces = [["pspo", "train", str(facts.get("dataset", "DATASET"))]]
+    pieces += [[f"--{option}", str(facts[option])] for option in ("algo", "preset", "seed") if option in facts]
+    if facts.get("episodes", DEFAULT_EPISODES) != DEFAULT_EPISODES:
+        pieces.append(["--episodes", str(facts["episodes"])])
+    if contents.manifest.get("threads", DEFAULT_THREADS) != DEFAULT_THREADS:
+        pieces.append(["--threads", str(contents.manifest["threads"])])  # another split of a sum has other last bits
+    for name, value in changed_settings(contents).items():
+        pieces.append(["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"])
+    return [shlex.join(piece) for piece in pieces]
+
+
+def caveat(contents: Contents) -> str:
+    """Why the command may not suffice; empty where it does."""
+    source = str(contents.facts.get("dataset", ""))
+    if source not in BUILT_IN and Path(source).suffix.lower() not in READERS:
+        return f"The data came from memory under the name “{source}”: save them to a file and name that instead."
+    if preset_values(contents) is None:
+        return "This version of pspo does not know the run’s preset: every setting is spelt out."
+    return ""

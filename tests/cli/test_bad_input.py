@@ -1,0 +1,124 @@
+"""Bad input through the command line: one sentence, exit code 2, nothing half-written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import TINY, pspo, settings
+
+from pspo.cli import main
+
+
+def rows(n: int = 200, **changes) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    arrays = {
+        "observations": rng.normal(size=(n, 2)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (n, 1)).astype(np.float32),
+        "rewards": rng.normal(size=n).astype(np.float32),
+        "next_observations": rng.normal(size=(n, 2)).astype(np.float32),
+        "terminals": np.arange(n) % 10 == 9,
+    }
+    return arrays | changes
+
+
+def with_nan(n: int = 200) -> np.ndarray:
+    reward = np.zeros(n, np.float32)
+    reward[17] = np.nan
+    return reward
+
+
+def one_sentence(text: str) -> str:
+    """What was said, and that it is one line from pspo without a traceback."""
+    said = text.strip().splitlines()
+    assert len(said) == 1, text
+    assert said[0].startswith("pspo: ")
+    return said[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["liquidatoin"], "did you mean 'liquidation'"),
+        (["liquidation", "--algo", "psop"], "did you mean 'pspo'"),
+        (["liquidation", "--preset", "labtop"], "did you mean 'laptop'"),
+        (["liquidation", "--set", "bata=1"], "did you mean 'beta'"),
+        (["liquidation", "--set", "modle.width=8"], "did you mean 'model.width'"),
+        (["liquidation", "--set", "gamma=1.5"], "gamma=1.5 is out of range"),
+        (["liquidation", "--set", "gamma=nan"], "gamma=nan is not a number"),
+        (["liquidation", "--set", "steps=ten"], "steps=ten is not a whole number"),
+        (["liquidation", "--set", "posterior=magic"], "not one of consistency, uniform"),
+        (["liquidation", "--set", "beta"], "--set takes key=value"),
+        (["liquidation", "--seed", "-1"], "seed=-1 is out of range"),
+        (["liquidation", "--seeds", "0"], "--seeds 0 is out of range"),
+        (["liquidation", "--episodes", "0"], "--episodes 0 is out of range"),
+        (["liquidation", "--threads", "0"], "--threads 0 is out of range"),
+        (["no-such-file.npz"], "no-such-file.npz"),
+    ],
+)
+def test_a_wrong_word_is_named_and_nothing_is_written(words, says, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *words, "--out", str(tmp_path / "run"), "--quiet"]) == 2
+    assert says in one_sentence(capsys.readouterr().err)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        (rows(rewards=with_nan()), "17"),
+        (rows(actions=np.zeros((150, 1), np.float32)), "150"),
+        (rows(actions=np.full((200, 1), np.inf, np.float32)), "action"),
+    ],
+)
+def test_bad_data_are_refused(arrays, says, tmp_path: Path, capsys) -> None:
+    np.savez(tmp_path / "log.npz", **arrays)
+    assert main(["train", str(tmp_path / "log.npz"), "--out", str(tmp_path / "run"), "--quiet"]) == 2
+    assert says in one_sentence(capsys.readouterr().err)
+    assert not (tmp_path / "run").exists()
+    assert main(["check", str(tmp_path / "log.npz")]) == 2
+
+
+def test_an_output_directory_that_cannot_be_made(capsys) -> None:
+    assert main(["train", "liquidation", *TINY, "--out", "/proc/nowhere/run"]) == 2
+    assert "/proc/nowhere/run" in one_sentence(capsys.readouterr().err)
+
+
+def test_an_output_directory_in_use_is_left_alone(tmp_path: Path, capsys) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert main(["train", "liquidation", *TINY, "--out", str(tmp_path)]) == 2
+    assert "exists already" in one_sentence(capsys.readouterr().err)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_disk_that_fills_up_costs_nothing_but_time(tmp_path: Path) -> None:
+    """Writes fail in the middle of the run; once there is room again, the run goes on."""
+    run, limit = tmp_path / "run", 20_000  # bytes per file: too few for a checkpoint of these networks
+    words = ["train", "liquidation", *TINY, *settings(width=64), "--out", run]
+    pspo("train", "liquidation", *TINY, *settings(width=64), "--out", tmp_path / "warm")  # pool and programs are cached
+    code = f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+    code += "from pspo.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, *map(str, words)]
+    full = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert full.returncode == 2, full.stderr
+    assert "cannot" in one_sentence(full.stderr)
+    assert not list(run.rglob(".*")), "no temporary file is left"
+    assert not (run / "result.json").exists()
+    done = pspo("resume", run, "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert (run / "policy.safetensors").read_bytes() == (tmp_path / "warm" / "policy.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("command", ["resume", "evaluate", "report"])
+def test_a_directory_that_is_no_run(command: str, tmp_path: Path, capsys) -> None:
+    assert main([command, str(tmp_path)]) == 2
+    one_sentence(capsys.readouterr().err)
+
+
+def test_an_unknown_command_exits_with_2(capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["trian"])
+    assert stop.value.code == 2

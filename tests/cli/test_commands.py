@@ -1,0 +1,139 @@
+"""What the commands leave and print, and the same from Python."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import TINY, pspo, settings
+
+import pspo as library
+from pspo.cli import main
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "run"
+    done = pspo("train", "liquidation", *TINY, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert str(out / "report.html") in done.stdout
+    return out
+
+
+def test_a_run_directory_is_complete(run: Path) -> None:
+    result = json.loads((run / "result.json").read_text())
+    wanted = {"algo", "dataset", "seed", "preset", "score", "return_mean", "return_std", "episodes", "seconds", "steps"}
+    assert wanted <= set(result)
+    assert (result["algo"], result["dataset"], result["seed"], result["episodes"]) == ("pspo", "liquidation", 0, 500)
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["data_hash"] == library.load_dataset("liquidation").hash
+    assert {"libraries", "threads", "device", "timings", "seed"} <= set(manifest)
+    assert (run / "report.html").stat().st_size > 10_000
+    assert json.loads((run / "config.json").read_text())["settings"]["gamma"] == 1.0
+
+
+def test_every_chunk_logs_what_the_method_rests_on(run: Path) -> None:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    wanted = {"posterior_entropy", "effective_models", "f_mean", "kl_mu", "kl_centre", "alpha", "lambda"}
+    wanted |= {"critic_loss", "q_min", "q_max"}
+    assert [row["step"] for row in rows] == [20, 40, 60]
+    assert all(wanted <= set(row) for row in rows)
+    assert {"score", "centre_score", "imagined_return"} <= set(rows[-1])
+    with open(run / "metrics.csv") as file:
+        table = list(csv.DictReader(file))
+    assert [float(row["critic_loss"]) for row in table] == [row["critic_loss"] for row in rows]
+
+
+def test_evaluate_prints_json_that_python_agrees_with(run: Path, capsys) -> None:
+    assert main(["evaluate", str(run), "--episodes", "3000", "--seed", "4", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    found = library.evaluate(run, episodes=3000, seed=4)
+    assert said == found.as_dict()
+    assert said["score"] == pytest.approx(said["return_mean"] / 1.35)
+    assert said["optimal_score"] - said["score_by_regret"] == pytest.approx(said["regret"] / 1.35, abs=1e-6)
+
+
+def test_the_policy_is_a_callable_on_one_state_or_many(run: Path) -> None:
+    policy = library.load_policy(run)
+    states = np.array([[0, 100, 1.0], [10, 50, 2.0], [19, 100, 1.5]], np.float32)
+    batch = policy(states)
+    assert batch.shape == (3, 1)
+    assert np.all(np.abs(batch) <= 1)
+    np.testing.assert_allclose(policy(states[1]), batch[1], rtol=1e-5, atol=1e-6)
+
+
+def test_python_and_the_command_line_train_to_the_same_bits(run: Path, tmp_path: Path) -> None:
+    again = library.train("liquidation", preset="smoke", out=tmp_path / "run", episodes=500, say=lambda text: None)
+    assert (again.path / "policy.safetensors").read_bytes() == (run / "policy.safetensors").read_bytes()
+    assert again.result["score"] == json.loads((run / "result.json").read_text())["score"]
+
+
+def test_beta_zero_is_the_uniform_posterior_to_the_bit(tmp_path: Path) -> None:
+    for name, choice in (("zero", settings(beta=0)), ("uniform", settings(posterior="uniform"))):
+        assert main(["train", "liquidation", *TINY, *choice, "--out", str(tmp_path / name)]) == 0
+    weights = [(tmp_path / name / "checkpoints" / "0000000060.safetensors").read_bytes() for name in ("zero", "uniform")]
+    assert weights[0] == weights[1]
+    rows = [json.loads(line) for line in (tmp_path / "zero" / "metrics.jsonl").read_text().splitlines()]
+    assert all(row["posterior_entropy"] == pytest.approx(1.0, abs=1e-6) for row in rows)
+
+
+def test_several_seeds_in_one_call_equal_single_runs(run: Path, tmp_path: Path) -> None:
+    done = pspo("train", "liquidation", *TINY, "--seeds", 2, "--out", tmp_path / "both")
+    assert done.returncode == 0, done.stderr
+    both = json.loads((tmp_path / "both" / "summary.json").read_text())
+    assert both["seeds"] == [0, 1]
+    assert both["score"]["mean"] == pytest.approx(np.mean(both["score"]["each"]))
+    assert both["score"]["std"] == pytest.approx(np.std(both["score"]["each"], ddof=1))
+    single = (run / "policy.safetensors").read_bytes()
+    assert (tmp_path / "both" / "seed-0" / "policy.safetensors").read_bytes() == single
+    assert (tmp_path / "both" / "seed-1" / "policy.safetensors").read_bytes() != single
+
+
+def test_own_data_without_a_simulator(tmp_path: Path, capsys) -> None:
+    """A log of a task nobody knows: trained with a learned end, no score invented."""
+    log = library.load_dataset("liquidation", size=5000)
+    arrays = {"observations": log.obs, "actions": log.action, "rewards": log.reward}
+    np.savez(tmp_path / "log.npz", **arrays, next_observations=log.next_obs, terminals=log.terminal)
+    assert main(["train", str(tmp_path / "log.npz"), *TINY, "--out", str(tmp_path / "run")]) == 0
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert "score" not in result
+    assert "imagined_return" in result
+    assert json.loads((tmp_path / "run" / "models.json").read_text())["termination"] == "learned"
+    assert main(["evaluate", str(tmp_path / "run")]) == 2
+    assert "simulator" in capsys.readouterr().err
+
+
+def test_data_make_check_and_info(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "small.npz"
+    assert main(["data", "make", "liquidation", "--size", "3000", "--seed", "5", "--out", str(path)]) == 0
+    made = library.load_dataset(path)
+    assert made.size == 3000
+    assert made.hash == library.load_dataset("liquidation", size=3000, seed=5).hash
+    assert main(["check", str(path)]) == 0
+    assert main(["data", "info", str(path)]) == 0
+    assert "3000" in capsys.readouterr().out
+
+
+def test_config_explains_every_key(capsys) -> None:
+    assert main(["config", "--task", "liquidation"]) == 0
+    text = capsys.readouterr().out
+    assert "gamma=1.0" in text
+    assert "model.width=" in text
+
+
+def test_help_does_not_wait_for_jax() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys; from pspo.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip().endswith("False")
+
+
+def test_tensorboard_events_on_request(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    assert main(["train", "liquidation", *TINY, "--tensorboard", "--out", str(tmp_path / "run")]) == 0
+    assert list((tmp_path / "run" / "tensorboard").glob("events*"))

@@ -1,0 +1,107 @@
+"""A run killed at any moment and resumed ends in the same bits as one that was never stopped."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from command_line import PSPO, TINY, pspo, settings
+
+LONG = [*TINY, *settings(steps=6000, chunk=50, evaluate_every=2000, evaluate_episodes=200)]
+
+
+def start(out: Path, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    words = [*PSPO, "train", "liquidation", *LONG, "--out", str(out)]
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+
+
+def lines(run: Path) -> int:
+    path = run / "metrics.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def kill_after(process: subprocess.Popen[bytes], run: Path, rows: int, more: float) -> None:
+    """A real SIGKILL, `more` seconds after the run has logged `rows` chunks."""
+    until = time.monotonic() + 120
+    while lines(run) < rows and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(more)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def outcome(run: Path) -> dict[str, bytes]:
+    """Every file whose bits must not depend on interruptions."""
+    names = ("policy.safetensors", "metrics.jsonl", "metrics.csv", "diagnostics.safetensors", "config.json")
+    return {name: (run / name).read_bytes() for name in names}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The run that was never stopped."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    done = pspo("train", "liquidation", *LONG, "--out", run)
+    assert done.returncode == 0, done.stderr
+    return run
+
+
+@pytest.mark.parametrize("rows", [0, 5, 60])
+def test_a_killed_run_resumes_to_the_same_bits(whole: Path, tmp_path: Path, rows: int) -> None:
+    delay = random.uniform(0.0, 1.5)  # a new moment every time: any of them must do
+    print(f"killed {delay:.3f} s after row {rows}")  # shown when the test fails
+    # An own pool: a kill in the middle of fitting it must not matter either.
+    env = os.environ | {"PSPO_CACHE": str(tmp_path / "cache")} if rows == 0 else dict(os.environ)
+    run = tmp_path / "run"
+    kill_after(start(run, env), run, rows, delay if rows else delay + 2.0)
+    if not (run / "config.json").exists():
+        pytest.skip("killed before the run directory was made: nothing to resume")
+    assert not (run / "result.json").exists()
+    done = pspo("resume", run, "--quiet", env=env)
+    assert done.returncode == 0, done.stderr
+    assert outcome(run) == outcome(whole)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory) -> Path:
+    """A run killed when it had at least two checkpoints."""
+    run = tmp_path_factory.mktemp("stopped") / "run"
+    process = start(run, dict(os.environ))
+    until = time.monotonic() + 120
+    while len(list(run.glob("checkpoints/*.safetensors"))) < 2 and time.monotonic() < until:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    return run
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped"])
+def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_is_used(
+    whole: Path, stopped: Path, tmp_path: Path, damage: str
+) -> None:
+    run = tmp_path / "run"
+    subprocess.run(["cp", "-r", stopped, run], check=True)
+    newest = max(run.glob("checkpoints/*.safetensors"))
+    content = bytearray(newest.read_bytes())
+    if damage == "truncated":
+        content = content[: len(content) // 2]
+    else:
+        content[random.randrange(len(content))] ^= 1 << random.randrange(8)
+    newest.write_bytes(content)
+    done = pspo("resume", run, "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert newest.name in done.stderr
+    assert "damaged" in done.stderr
+    assert outcome(run) == outcome(whole)
+
+
+def test_resuming_a_finished_run_changes_nothing(whole: Path) -> None:
+    before = {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()}
+    done = pspo("resume", whole)
+    assert done.returncode == 0
+    assert "finished" in done.stdout
+    assert before == {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()}

@@ -1,0 +1,19 @@
+"""Shared by all tests: an own cache, so that nothing is read from or left in the user's."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+# Set by the controlling process before its workers start, so that they share compiled programs and pools.
+os.environ.setdefault("PSPO_TEST_CACHE", tempfile.mkdtemp(prefix="pspo-test-cache-"))
+os.environ["PSPO_CACHE"] = os.environ["PSPO_TEST_CACHE"]
+os.environ.setdefault("NPROC", "1")  # two workers share the machine; one thread each
+
+
+def pytest_sessionfinish(session) -> None:
+    """The controller removes the cache when all workers are done."""
+    import shutil
+
+    if not hasattr(session.config, "workerinput"):
+        shutil.rmtree(os.environ["PSPO_TEST_CACHE"], ignore_errors=True)
