@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,16 +35,22 @@ def remember(
 
     Two processes that want the same thing at once: one makes it, the other waits for it.
     """
-    folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{key}.safetensors"
-    with locked(folder / f"{key}.lock"):
+    with locked(_place(key, "lock")):
         try:
-            arrays, facts = read_arrays(path)
+            arrays, facts = read_arrays(_place(key))
             return from_arrays(like(), arrays), facts | {"digest": digest(arrays)}, True
         except (Corrupt, FileNotFoundError):
             pass  # absent, or damaged: make it (again)
         tree, facts = make()
-        arrays = to_arrays(tree)
-        write_arrays(path, arrays, facts)
-    return tree, facts | {"digest": digest(arrays)}, False
+        store(key, tree, facts)
+    return tree, facts | {"digest": digest(to_arrays(tree))}, False
+
+
+def store(key: str, tree: Any, facts: dict[str, Any]) -> None:
+    write_arrays(_place(key), to_arrays(tree), facts)
+
+
+def _place(key: str, ending: str = "safetensors") -> Path:
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{key}.{ending}"

@@ -35,7 +35,7 @@ def keep_compiled_programs() -> None:
     """Let JAX keep what it compiles beside our other cached results, apart for each kind of processor."""
     import jax
 
-    if jax.config.jax_compilation_cache_dir is None:  # else the user has chosen a place
+    if jax.config.values.get("jax_compilation_cache_dir") is None:  # else the user has chosen a place
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / f"programs-{_processor()}"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 

@@ -23,7 +23,8 @@ class Lines:
     """For logs and pipes: a line per stage and about every ten seconds."""
 
     def __init__(self) -> None:
-        self.stage, self.started, self.last = "", 0.0, 0.0
+        self.started: dict[str, float] = {}
+        self.last: dict[str, float] = {}
 
     def __enter__(self) -> Lines:
         return self
@@ -33,12 +34,11 @@ class Lines:
 
     def __call__(self, stage: str, done: int, total: int, numbers: dict[str, float]) -> None:
         now = time.monotonic()
-        if stage != self.stage:
-            self.stage, self.started, self.last = stage, now, -1e9
-        if done >= total or now - self.last > 10:
-            self.last = now
-            rate = done / (now - self.started) if now > self.started and done else 0.0
-            print(f"{stage}: {done}/{total}  {rate:.0f}/s  {_numbers(numbers)}", file=sys.stderr, flush=True)
+        started = self.started.setdefault(stage, now)
+        if done >= total or now - self.last.get(stage, -1e9) > 10:
+            self.last[stage] = now
+            rate = f"{done / (now - started):.0f}/s  " if now > started and done else ""
+            print(f"{stage}: {done}/{total}  {rate}{_numbers(numbers)}", file=sys.stderr, flush=True)
 
 
 class Bars:

@@ -248,6 +248,7 @@ def _judge(session: Session, state: Any, clock: _Clock) -> None:
     if session.task:
         actor = actor_by_mode(parts.norm)
         judged = evaluate_network(session.task, actor, network, facts["episodes"], JUDGEMENT_SEED).as_dict()
+    clock.tick()
     last = run.metrics()[-1]
     result = {name: facts[name] for name in ("algo", "dataset", "task", "seed", "preset")}
     result |= {"steps": config.steps, "seconds": round(clock.total(), 1), **judged, **numbers}

@@ -21,14 +21,26 @@ MOST_STARTS = 256
 STEPS_AHEAD = 10
 
 
-def model_quality(dataset: Dataset, norm: Normaliser, models: Ensemble, holdout: np.ndarray) -> dict[str, Any]:
-    """Numbers for the report, as plain lists."""
-    rows = holdout[:MOST_ROWS]
+def _predictions(
+    dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.ndarray
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Mean and log-std of every member on these rows, and the truth, all in the models' target units."""
     raw, _, _ = fit_targets(dataset, norm)
     unit = norm.unit_action(dataset.action[rows])
     x = model_inputs(norm, jnp.asarray(dataset.obs[rows]), jnp.asarray(unit))
     y = (jnp.asarray(raw[rows]) - models.target_mean) / models.target_std
     mean, log_std = eqx.filter_jit(lambda m, x: m.normalised(x))(models, x)
+    return mean, log_std, y
+
+
+def holdout_nll(dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.ndarray) -> jax.Array:
+    """Negative log-likelihood of each member per row and target: what a prior from the hold-out rests on."""
+    return nll(*_predictions(dataset, norm, models, rows)).mean(axis=(1, 2))
+
+
+def model_quality(dataset: Dataset, norm: Normaliser, models: Ensemble, holdout: np.ndarray) -> dict[str, Any]:
+    """Numbers for the report, as plain lists."""
+    mean, log_std, y = _predictions(dataset, norm, models, holdout[:MOST_ROWS])
     likelihood = -np.asarray(nll(mean, log_std, y).mean(axis=(1, 2))) - 0.5 * np.log(2 * np.pi)
     # Probability integral transform: uniform if the predicted spread is right.
     pit = np.asarray(gaussian.cdf((y - mean) * jnp.exp(-log_std)))

@@ -1,0 +1,1 @@
+"""Speed of the library, measured as ratios inside one process: `python -m benchmarks.speed`."""

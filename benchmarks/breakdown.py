@@ -1,0 +1,131 @@
+"""Where a PSPO iteration spends its time: its parts, each compiled and timed alone on the step's own inputs.
+
+Alone, a part writes to memory what the whole step keeps inside a fused loop, and it pays for one dispatch per
+call (tens of microseconds), so the parts may add up to more than the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from benchmarks.cases import Case
+from benchmarks.timing import Work
+from pspo.algorithms import pspo
+from pspo.data.normalise import squash
+from pspo.dynamics.ensemble import Prediction, draw_next, model_inputs
+from pspo.dynamics.rollout import antithetic_noise
+from pspo.nets.mlp import moving_average
+from pspo.nets.policies import Mixture
+
+
+class Stages:
+    """Runs the stages of a step one after the other and remembers each, with its inputs, as work to be timed."""
+
+    def __init__(self) -> None:
+        self.works: dict[str, Work] = {}
+
+    def __call__(self, name: str, stage: Callable[..., Any], *inputs: Any) -> Any:
+        compiled = jax.jit(stage)
+        self.works[name] = partial(compiled, *inputs)
+        return compiled(*inputs)
+
+
+def parts_of_step(case: Case) -> dict[str, Work]:
+    """The parts in the order of pspo.update; those with matrix products carry the names of flops.pspo_step."""
+    stage, state, real, arrays = Stages(), case.state, case.config.real_batch, case.parts.arrays
+    state, context = jax.jit(lambda state: pspo.imagine(case.config, case.parts, state))(state)
+    batch = pspo.draw(case.config, case.rows, jax.random.PRNGKey(1))
+    features = case.parts.norm.encode(jnp.concatenate([batch.real.obs, state.chains.obs]))
+    policy = state.learned.policy(features)  # the step shares this pass with the policy's gradient
+    mixtures = stage("policy, mu and centre", partial(_mixtures, real), arrays.reference, state, features)
+    mu, centre = mixtures[0], mixtures[1]
+    draws = stage("random numbers", partial(_draws, case), case.rows, state.chains.obs, mu, policy, state.key)
+    x, noise, imagined = draws["actions"], draws["noise"], squash(draws["chain action"])
+    said = stage("ensemble forward", partial(_predict, case), context.models, state.chains.obs, imagined)
+    after = stage("next states", partial(_next_states, case), state.chains.obs, imagined, said, noise)
+    real_after = case.parts.norm.encode(batch.real.next_obs)
+    stage("value at next states", _values, state.learned.value, after[0], real_after)
+    q, _ = stage("target critics", partial(_critics, real), state.target_critic, features, x, imagined)
+    soft, log_weight = stage(
+        "densities and weights", partial(_weights, case), mu, policy, centre, x, q, state.log_trust
+    )
+    action = jnp.concatenate([batch.real.action, imagined])
+    grads = stage("gradients", _gradients, state.learned, features, action, soft, x, log_weight)
+    stage("optimiser and averages", partial(_optimiser, case), state, grads)
+    return stage.works
+
+
+def _mixtures(real: int, mu: Any, state: pspo.State, features: Array) -> tuple[Mixture, ...]:
+    """mu and centre at the batch, mu and policy at the chains."""
+    chains = features[real:]
+    return mu(features), state.centre(features), mu(chains), state.learned.policy(chains)
+
+
+def _draws(case: Case, rows: Any, obs: Array, mu: Mixture, policy: Mixture, key: Array) -> dict[str, Any]:
+    """Every draw of an iteration."""
+    config, keys = case.config, jax.random.split(key, 8)
+    at_chains = [Mixture(*(part[config.real_batch :] for part in m)) for m in (mu, policy)]
+    logged, own = (m.sample(k, 1)[0] for m, k in zip(at_chains, keys[:2], strict=True))
+    from_mu = jax.random.bernoulli(keys[2], config.reference_rollouts, (obs.shape[0], 1))
+    n = config.action_samples
+    even = jnp.zeros((min(config.active, case.parts.arrays.pool.size), obs.shape[0]))
+    return {
+        "rows": pspo.draw(config, rows, keys[3]),
+        "chain action": jnp.where(from_mu, logged, own),
+        "noise": antithetic_noise(keys[4], config.next_pairs, obs),
+        "member": jax.random.categorical(keys[5], even, axis=0),
+        "actions": jnp.concatenate([mu.sample(keys[6], n), policy.sample(keys[7], n)]),
+    }
+
+
+def _predict(case: Case, models: Any, obs: Array, action: Array) -> Prediction:
+    return models.predict(model_inputs(case.parts.norm, obs, action))
+
+
+def _next_states(case: Case, obs: Array, action: Array, said: Prediction, noise: Array) -> tuple[Array, Array]:
+    """Drawn, kept inside the data's range, encoded, and asked whether they end the episode."""
+    norm = case.parts.norm
+    next_obs, _ = draw_next(norm, obs, said, noise)
+    return norm.encode(next_obs), case.parts.arrays.terminated(norm, obs, action, next_obs)
+
+
+def _values(value: Any, imagined: Array, real: Array) -> tuple[Array, Array]:
+    return value(imagined), value(real)
+
+
+def _critics(real: int, critic: Any, features: Array, x: Array, imagined: Array) -> tuple[Array, Array]:
+    """On the sampled actions of every row, and on the chains' own."""
+    return pspo.q_values(critic, features, squash(x)), pspo.q_values(critic, features[real:], imagined)
+
+
+def _weights(
+    case: Case, mu: Mixture, policy: Mixture, centre: Mixture, x: Array, q: Array, log_trust: Array
+) -> tuple[Array, Array]:
+    drawn = pspo.Sampled(x, mu.log_prob(x), policy.log_prob(x), centre.log_prob(x), q)
+    return pspo.improve(case.config, drawn, jnp.exp(log_trust))
+
+
+def _gradients(
+    learned: pspo.Learned, features: Array, action: Array, target: Array, x: Array, log_weight: Array
+) -> pspo.Learned:
+    def loss(learned: pspo.Learned) -> Array:
+        critic = pspo.critic_loss(learned.critic, features, action, target)
+        value = pspo.value_loss(learned.value, features, target)
+        return critic + value + pspo.policy_loss(learned.policy, features, x, log_weight)
+
+    return jax.grad(loss)(learned)
+
+
+def _optimiser(case: Case, state: pspo.State, grads: Any) -> tuple[Any, ...]:
+    config, learned = case.config, state.learned
+    updates, opt = pspo.optimiser(config).update(grads, state.opt, learned)
+    moved = optax.apply_updates(learned, updates)
+    critic = moving_average(state.target_critic, moved.critic, config.target_rate)
+    return moved, opt, critic, moving_average(state.centre, moved.policy, config.centre_rate)

@@ -1,0 +1,113 @@
+"""The two sizes that are measured, built without fitting anything: speed does not depend on the weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pspo.algorithms import pspo
+from pspo.config import build, flatten, preset
+from pspo.data.batches import Rows, device_rows
+from pspo.data.dataset import Dataset
+from pspo.data.normalise import fit_normaliser
+from pspo.data.sources import load_dataset
+from pspo.dynamics.ensemble import ensemble
+from pspo.dynamics.fit import fit_targets
+from pspo.dynamics.termination import Known, Never, Termination
+from pspo.envs.task import get_task
+from pspo.nets.policies import mixture_policy
+
+# The size of D4RL's Hopper with the networks of the offline model-based literature. `depth` counts hidden layers.
+HOPPER = {
+    "model.pool": 10,
+    "model.width": 256,
+    "model.depth": 4,
+    "model.batch": 256,
+    "active": 10,
+    "width": 256,
+    "depth": 3,
+    "critics": 2,
+    "reference.width": 256,
+    "reference.depth": 2,
+    "action_samples": 8,
+    "real_batch": 128,
+    "synthetic_batch": 128,
+    "next_pairs": 1,
+    "termination": "none",
+}
+HOPPER_OBS, HOPPER_ACTION = 11, 3
+ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """One size: what training would hold in its hands after `prepare`."""
+
+    name: str
+    config: pspo.Config
+    dataset: Dataset
+    parts: pspo.Parts
+    rows: Rows
+
+    @cached_property
+    def state(self) -> pspo.State:
+        """Of the first step. Kept: compiling `init` takes seconds."""
+        start = jax.jit(lambda rows, key: pspo.init(self.config, self.parts, rows, key))
+        return start(self.rows, jax.random.PRNGKey(0))
+
+    def facts(self) -> dict[str, Any]:
+        """What the numbers of this case belong to."""
+        sizes = {"obs": self.dataset.obs_dim, "action": self.dataset.action_dim, "features": self.parts.norm.features}
+        return {**sizes, "rows": self.dataset.size, "settings": flatten(self.config)}
+
+
+def liquidation() -> Case:
+    """The laptop preset as `make demo` trains it, on fewer rows."""
+    config = build(pspo.Config, preset("pspo", "laptop", "liquidation"))
+    dataset = load_dataset("liquidation", size=ROWS)
+    return _case("liquidation laptop", config, dataset, Known(get_task("liquidation").terminated))
+
+
+def hopper() -> Case:
+    return _case("Hopper size", build(pspo.Config, HOPPER), _random_dataset(HOPPER_OBS, HOPPER_ACTION), Never())
+
+
+def smoke() -> Case:
+    """A tiny size, for tests and `--quick`."""
+    config = build(pspo.Config, preset("pspo", "smoke", "liquidation"))
+    dataset = load_dataset("liquidation", size=1000)
+    return _case("liquidation smoke", config, dataset, Known(get_task("liquidation").terminated))
+
+
+def _case(name: str, config: pspo.Config, dataset: Dataset, ends: Termination) -> Case:
+    norm = fit_normaliser(dataset, config.gamma)
+    model_key, mu_key = jax.random.split(jax.random.PRNGKey(0))
+    model, mu = config.model, config.reference
+    _, mean, std = fit_targets(dataset, norm)
+    inputs = norm.features + dataset.action_dim
+    pool = ensemble(model_key, model.pool, inputs, model.width, model.depth, mean, std)
+    policy = mixture_policy(mu_key, norm.features, dataset.action_dim, mu.width, mu.depth, mu.components)
+    arrays = pspo.Arrays(pool, jnp.zeros(model.pool), policy, ends)
+    return Case(name, config, dataset, pspo.Parts(arrays, norm), device_rows(dataset, norm))
+
+
+def _random_dataset(obs_dim: int, action_dim: int) -> Dataset:
+    """Noise of the right shapes: no column is a grid, no row is terminal."""
+    rng = np.random.default_rng(0)
+    obs = rng.standard_normal((ROWS, obs_dim), dtype=np.float32)
+    return Dataset(
+        obs=obs,
+        action=rng.uniform(-1.0, 1.0, (ROWS, action_dim)).astype(np.float32),
+        reward=rng.standard_normal(ROWS, dtype=np.float32),
+        next_obs=obs + 0.1 * rng.standard_normal((ROWS, obs_dim), dtype=np.float32),
+        terminal=np.zeros(ROWS, bool),
+        timeout=np.arange(ROWS) % 1000 == 999,
+        action_low=np.full(action_dim, -1.0, np.float32),
+        action_high=np.ones(action_dim, np.float32),
+        name="random",
+    )

@@ -1,0 +1,86 @@
+"""Speed of the library as fractions of what the machine can do, all in one process.
+
+    python -m benchmarks.speed [--out FILE] [--quick]
+
+Matrix products are timed between all other measurements, so that other load on the machine hits both sides
+of every fraction. Numbers are medians over the rounds, with quartiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+
+from benchmarks import cases, sections, table
+from benchmarks.flops import FORMULAS
+from benchmarks.timing import FULL, QUICK, Machine
+from pspo.manifest import describe_machine
+
+DEFAULT_OUT = Path("benchmarks/results/speed.json")
+
+
+def measure(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
+    """Everything, as the JSON file holds it."""
+    effort = QUICK if quick else FULL
+    made = [cases.smoke()] if quick else [cases.liquidation(), cases.hopper()]
+    say("matrix products")
+    machine = Machine(effort)
+    found: dict[str, Any] = {
+        "machine": describe_machine(),
+        "formulas": FORMULAS,
+        "effort": effort._asdict() | {"steps_per_call": sections.CHUNK},
+        "matrix_product": sections.machine_speed(machine),
+        "cases": {},
+    }
+    for case in made:
+        say(f"{case.name}: pool fit")
+        fit = sections.pool_fit(machine, case)
+        say(f"{case.name}: PSPO step and its parts")
+        step = sections.pspo_step(machine, case, quick)
+        found["cases"][case.name] = {**case.facts(), "pool_fit_step": fit, "pspo_step": step}
+    say("actions and simulator")
+    found["action"] = sections.single_action(machine, made[0], batch=1000 if quick else 10_000)
+    found["simulator"] = sections.simulator(machine, episodes=1000 if quick else 100_000)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description="Measure speed as ratios.")
+    parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="JSON file to write (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that everything runs, measures nothing")
+    options = parser.parse_args(arguments)
+    notes = Console(stderr=True)
+    with _cheap_compilation() if options.quick else nullcontext():
+        found = measure(options.quick, lambda text: notes.print(f"[dim]{text} ...[/]"))
+    found = {"command": _command(options), **found}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    table.show(found, Console())
+    notes.print(f"written to {options.out}")
+
+
+@contextmanager
+def _cheap_compilation() -> Iterator[None]:
+    """Programs that compile in a third of the time, and run slower."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", before)
+
+
+def _command(options: argparse.Namespace) -> str:
+    quick = " --quick" if options.quick else ""
+    return f"python -m benchmarks.speed --out {options.out}{quick}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The measurements as tables for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def show(found: dict[str, Any], console: Console) -> None:
+    console.print(_overview(found))
+    for name, case in found["cases"].items():
+        console.print(_parts(name, case["pspo_step"]))
+        console.print(_check(case["pspo_step"]), style="dim")
+    console.print("Operations are counted by formula:", style="dim")
+    for name, formula in found["formulas"].items():
+        console.print(f"  {name}: {formula}", style="dim", highlight=False, markup=False)
+
+
+def _overview(found: dict[str, Any]) -> Table:
+    product, action, play = found["matrix_product"], found["action"], found["simulator"]
+    grid = Table(title=f"Speed ({product['threads']} XLA threads)", caption="median (quartiles)")
+    grid.add_column("what")
+    for heading in ("per unit", "GFLOP/s", "of the matrix product"):
+        grid.add_column(heading, justify="right")
+    grid.add_row(f"matrix product {product['size']}², best", "", f"{product['gflops']:.0f}", "1")
+    for name, case in found["cases"].items():
+        for what, result in (("pool fit step", case["pool_fit_step"]), ("PSPO step", case["pspo_step"])):
+            cost = f"{spread(result['milliseconds'], '.2f')} ms"
+            speed, share = spread(result["gflops"], ".1f"), spread(result["fraction_of_machine"], ".0%")
+            grid.add_row(f"{what}, {name}", cost, speed, share)
+    grid.add_row("action for one state (NumPy)", f"{spread(action['microseconds_per_state'], '.1f')} µs", "", "")
+    cost = f"{spread(action['microseconds_per_state_in_batch'], '.2f')} µs"
+    grid.add_row(f"action for one state of {action['batch']:,}", cost, "", "")
+    rate = play["transitions_per_second"]
+    grid.add_row("liquidation simulator", f"{spread(rate, '.1f', 1e-6)} M transitions/s", "", "")
+    return grid
+
+
+def _parts(name: str, step: dict[str, Any]) -> Table:
+    grid = Table(title=f"Parts of a PSPO step, {name}", caption="each compiled alone")
+    grid.add_column("part")
+    for heading in ("ms", "share of the step", "MFLOP", "of the matrix product"):
+        grid.add_column(heading, justify="right")
+    parts = sorted(step["parts"].items(), key=lambda item: -item[1]["milliseconds"]["median"])
+    for part, result in parts:
+        share = result.get("fraction_of_machine")
+        grid.add_row(
+            part,
+            spread(result["milliseconds"], ".2f"),
+            spread(result["share_of_step"], ".0%"),
+            f"{result['flops'] / 1e6:,.1f}" if result["flops"] else "",
+            spread(share, ".0%") if share else "",
+        )
+    total = {key: sum(result[key]["median"] for _, result in parts) for key in ("milliseconds", "share_of_step")}
+    grid.add_section()
+    grid.add_row("sum of the parts", f"{total['milliseconds']:.2f}", f"{total['share_of_step']:.0%}", "", "")
+    whole = step["milliseconds"]["median"]
+    grid.add_row("the step as it is", f"{whole:.2f}", "100%", f"{step['flops'] / 1e6:,.1f}", "")
+    return grid
+
+
+def _check(step: dict[str, Any]) -> str:
+    return (
+        f"MFLOP per step: {step['flops'] / 1e6:,.1f} by formula, {step['flops_by_xla'] / 1e6:,.1f} by XLA "
+        f"(x {step['flops_by_xla_over_formula']:.2f}: XLA also counts elementwise operations)"
+    )
+
+
+def spread(values: dict[str, float], form: str, scale: float = 1.0) -> str:
+    """Median and quartiles, such as `10.2 (9.8-11)`."""
+    median, low, high = (format(values[name] * scale, form) for name in ("median", "low", "high"))
+    return f"{median} ({low}-{high})"

@@ -1,0 +1,336 @@
+"""One iteration of PSPO against the equations, computed by hand from the same random draws."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from pspo_cases import (
+    critics_by_hand,
+    encode_by_hand,
+    ends,
+    f32,
+    log_density_by_hand,
+    made_config,
+    made_parts,
+    made_policy,
+    made_rows,
+    mlp_by_hand,
+    predict_by_hand,
+    start,
+)
+
+from pspo.algorithms import pspo
+from pspo.algorithms.pspo import Learned, Sampled, State
+
+CONFIG = made_config(beta=2.0, critic_rate=0.01, target_rate=0.25, centre_rate=0.125, trust_rate=0.05)
+PARTS, ROWS = made_parts(log_prior=(0.0, 1.0, -0.5)), made_rows()
+WATCHED = ("antithetic_noise", "rollout_action", "posterior", "draw_members", "sample_actions", "improve")
+
+
+def some_state() -> State:
+    """Networks that all differ, so that taking one for another shows."""
+    rng = np.random.default_rng(7)
+
+    def noisy(tree):
+        return jax.tree.map(lambda leaf: leaf + f32(rng.normal(scale=0.3, size=leaf.shape)), tree)
+
+    state = start()
+    learned = Learned(made_policy(2), noisy(state.learned.critic), noisy(state.learned.value))
+    return state._replace(
+        learned=learned,
+        target_critic=noisy(state.target_critic),
+        centre=made_policy(4),
+        f_spread=jnp.float32(0.6),
+        log_trust=jnp.log(jnp.float32(0.4)),
+        chains=state.chains._replace(obs=state.chains.obs + 0.5),
+    )
+
+
+@pytest.fixture(scope="module")
+def iterate():
+    """A compiled iteration that also gives out what it drew and computed on the way."""
+    with pytest.MonkeyPatch.context() as patch:
+        seen = {}
+        for name in WATCHED:
+            patch.setattr(pspo, name, watch(seen, name, getattr(pspo, name)))
+        patch.setattr(pspo, "critic_loss", watch(seen, "critic_loss", pspo.critic_loss, inputs=slice(1, 4)))
+
+        @jax.jit
+        def compiled(state: State, key):
+            moved, context = pspo.imagine(CONFIG, PARTS, state)
+            batch = pspo.draw(CONFIG, ROWS, key)
+            after, metrics = pspo.update(CONFIG, PARTS, context, moved, batch, key)
+            return after, metrics, batch, context, dict(seen)
+
+        def call(state: State) -> SimpleNamespace:
+            after, metrics, batch, context, on_the_way = compiled(state, jax.random.PRNGKey(11))
+            return SimpleNamespace(
+                before=state, after=after, metrics=metrics, batch=batch, context=context, **on_the_way
+            )
+
+        call(some_state())  # compiled while the watches are in place
+        yield call
+
+
+def watch(seen: dict, name: str, real, inputs: slice | None = None):
+    def watched(*arguments, **options):
+        result = real(*arguments, **options)
+        seen[name] = result if inputs is None else arguments[inputs]
+        return result
+
+    return watched
+
+
+@pytest.fixture(scope="module")
+def one(iterate) -> SimpleNamespace:
+    return iterate(some_state())
+
+
+# Evaluation
+
+
+def by_hand_synthetic(one) -> SimpleNamespace:
+    """Eq. model:eq1 and opt:eq2 at the chains, in loops over models and draws."""
+    state, norm = one.before, PARTS.norm
+    obs, action = np.asarray(state.chains.obs, np.float64), np.asarray(one.rollout_action, np.float64)
+    noise = np.asarray(one.antithetic_noise, np.float64)
+    features = encode_by_hand(norm, obs)
+    q = critics_by_hand(state.target_critic, features, action).mean(axis=0)
+    raw_action = -2.0 + 2.5 * (action + 1.0)
+    backups, every_done = [], []
+    for m in range(2):
+        mean, std = predict_by_hand(one.context.models, m, np.concatenate([features, action], axis=1))
+        values = []
+        for draw in noise[:, 0]:
+            next_obs = np.clip(obs + mean[:, :2] + std[:, :2] * draw, -5.0, 5.0)
+            done = np.asarray(ends(obs, raw_action, next_obs))
+            value = mlp_by_hand(state.learned.value, encode_by_hand(norm, next_obs))[:, 0]
+            values.append(np.where(done, 0.0, value))
+            every_done.append(done)
+        backups.append(mean[:, 2] + CONFIG.gamma * np.mean(values, axis=0))
+    backups = np.stack(backups)
+    f = (q - backups) ** 2
+    weight = np.exp(np.asarray(one.context.log_prior, np.float64))[:, None] * np.exp(-CONFIG.beta / 0.6 * f)
+    weight /= weight.sum(axis=0)
+    return SimpleNamespace(f=f, weight=weight, target=(weight * backups).sum(axis=0), done=np.array(every_done))
+
+
+def test_synthetic_targets_are_the_posteriors_expected_backup(one) -> None:
+    expected = by_hand_synthetic(one)
+    assert 0 < expected.done.mean() < 1  # ends and no ends both occur
+    np.testing.assert_allclose(one.posterior.f, expected.f, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(np.exp(one.posterior.log_weight), expected.weight, rtol=2e-3, atol=1e-4)
+    assert expected.weight.std() > 0.01  # the posterior is not uniform
+    np.testing.assert_allclose(one.critic_loss[2][CONFIG.real_batch :], expected.target, rtol=1e-3, atol=1e-3)
+
+
+def test_real_targets_are_reward_plus_discounted_value_unless_terminal(one) -> None:
+    real = one.batch.real
+    value = mlp_by_hand(one.before.learned.value, encode_by_hand(PARTS.norm, real.next_obs))[:, 0]
+    terminal = np.asarray(real.terminal)
+    assert 0 < terminal.sum() < len(terminal)
+    expected = np.asarray(real.reward) + np.where(terminal, 0.0, CONFIG.gamma * value)
+    np.testing.assert_allclose(one.critic_loss[2][: CONFIG.real_batch], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_every_row_meets_its_own_target(one) -> None:
+    """Features, actions and targets are stacked in the same order, real rows first."""
+    features, action, target = one.critic_loss
+    real = one.batch.real
+    obs = np.concatenate([real.obs, one.before.chains.obs])
+    np.testing.assert_allclose(features, encode_by_hand(PARTS.norm, obs), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(action, np.concatenate([real.action, one.rollout_action]))
+    assert np.abs(one.rollout_action).max() <= 1.0
+    q = critics_by_hand(one.before.learned.critic, np.asarray(features, np.float64), np.asarray(action, np.float64))
+    expected = ((q - np.asarray(target, np.float64)) ** 2).mean()
+    assert float(one.metrics["critic_loss"]) == pytest.approx(expected, rel=1e-3)
+
+
+# Improvement
+
+
+def by_hand_improvement(one) -> SimpleNamespace:
+    state, x = one.before, np.asarray(one.sample_actions.x, np.float64)
+    features = np.asarray(one.critic_loss[0], np.float64)
+    unit = np.clip(1.02 * np.tanh(x), -1.0, 1.0)
+    q = critics_by_hand(state.target_critic, features, unit).mean(axis=0)
+    mu, policy, centre = (
+        np.exp(log_density_by_hand(p, features, x)) for p in (PARTS.arrays.reference, state.learned.policy, state.centre)
+    )
+    proposal = 0.5 * (mu + policy)
+    alpha, trust = CONFIG.alpha, float(np.exp(state.log_trust))
+    soft = alpha * np.log((mu / proposal * np.exp(q / alpha)).mean(axis=0))
+    weight = mu ** (alpha / (alpha + trust)) * centre ** (trust / (alpha + trust)) * np.exp(q / (alpha + trust)) / proposal
+    weight /= weight.sum(axis=0)
+    return SimpleNamespace(q=q, mu=mu, policy=policy, centre=centre, soft=soft, weight=weight, features=features, x=x)
+
+
+def test_soft_values_and_improvement_weights_are_the_closed_forms(one) -> None:
+    expected = by_hand_improvement(one)
+    assert expected.x.shape == (6, 11, 1)
+    np.testing.assert_allclose(one.sample_actions.q, expected.q, rtol=1e-3, atol=1e-4)
+    soft, log_weight = one.improve
+    np.testing.assert_allclose(soft, expected.soft, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(np.exp(log_weight), expected.weight, rtol=5e-3, atol=1e-4)
+
+
+def test_value_and_policy_losses_are_regression_and_weighed_likelihood(one) -> None:
+    expected = by_hand_improvement(one)
+    value = mlp_by_hand(one.before.learned.value, expected.features)[:, 0]
+    assert float(one.metrics["value_loss"]) == pytest.approx(((value - expected.soft) ** 2).mean(), rel=1e-3)
+    likelihood = -(expected.weight * np.log(expected.policy)).sum(axis=0).mean()
+    assert float(one.metrics["policy_loss"]) == pytest.approx(likelihood, rel=1e-3, abs=1e-4)
+
+
+def test_divergences_are_measured_on_the_policys_own_samples(one) -> None:
+    expected = by_hand_improvement(one)
+    own = slice(CONFIG.action_samples, None)
+    for name, other in (("kl_mu", expected.mu), ("kl_centre", expected.centre)):
+        kl = np.log(expected.policy / other)[own].mean()
+        assert float(one.metrics[name]) == pytest.approx(kl, rel=1e-3, abs=1e-4)
+
+
+def test_without_the_reference_term_mu_has_no_part() -> None:
+    config = made_config(reference_term=False)
+    rng = np.random.default_rng(0)
+    q, log_policy, log_centre, log_mu, other_mu = rng.normal(size=(5, 6, 4))
+    trust = 0.7
+
+    def improved(log_mu, log_policy):
+        drawn = Sampled(None, *(jnp.asarray(a) for a in (log_mu, log_policy, log_centre, q)))
+        soft, log_weight = pspo.improve(config, drawn, jnp.float32(trust))
+        return np.asarray(soft), np.exp(log_weight)
+
+    soft, weight = improved(log_mu, log_policy)
+    np.testing.assert_allclose(soft, q[3:].mean(axis=0), rtol=1e-5)  # plain evaluation of the policy's own samples
+    expected = np.exp(log_centre + q / trust) / (0.5 * (np.exp(log_mu) + np.exp(log_policy)))
+    np.testing.assert_allclose(weight, expected / expected.sum(axis=0), rtol=1e-4)
+    # other densities of mu, and of the policy such that the proposal stays as it was: nothing changes
+    twice = np.exp(log_mu) + np.exp(log_policy)
+    other = np.minimum(np.exp(other_mu), 0.9 * twice)
+    again_soft, again = improved(np.log(other), np.log(twice - other))
+    np.testing.assert_allclose(again_soft, soft, rtol=1e-6)
+    np.testing.assert_allclose(again, weight, rtol=1e-3)
+
+
+# What moves
+
+
+def test_averages_follow_at_their_rates(one) -> None:
+    before, after = one.before, one.after
+    for old, online, new, rate in (
+        (before.target_critic, after.learned.critic, after.target_critic, 0.25),
+        (before.centre, after.learned.policy, after.centre, 0.125),
+    ):
+        for o, f, n in zip(*(jax.tree.leaves(tree) for tree in (old, online, new)), strict=True):
+            expected = (1 - rate) * np.asarray(o, np.float64) + rate * np.asarray(f, np.float64)
+            np.testing.assert_allclose(n, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_each_network_learns_at_its_own_rate(one) -> None:
+    """Adam's first step is the learning rate, whatever the gradient."""
+    before, after = one.before.learned, one.after.learned
+    for part, rate in (("policy", 1e-3), ("critic", 0.01), ("value", 0.01)):
+        for old, new in zip(jax.tree.leaves(getattr(before, part)), jax.tree.leaves(getattr(after, part)), strict=True):
+            step = np.abs(np.asarray(new, np.float64) - np.asarray(old, np.float64))
+            assert np.quantile(step, 0.9) == pytest.approx(rate, rel=0.05)
+
+
+def test_the_spread_of_f_is_followed(one) -> None:
+    spread = by_hand_synthetic(one).f.std(axis=0).mean()
+    assert float(one.after.f_spread) == pytest.approx(0.6 + 0.02 * (spread - 0.6), rel=1e-4)
+
+
+def test_chains_follow_the_drawn_member(one) -> None:
+    weighed, member, before, after = one.posterior, np.asarray(one.draw_members), one.before.chains, one.after.chains
+    for b in range(CONFIG.synthetic_batch):
+        over = bool(weighed.done[0, member[b], b]) or int(before.age[b]) + 1 >= CONFIG.rollout_horizon
+        expected = one.batch.restart[b] if over else weighed.next_obs[0, member[b], b]
+        np.testing.assert_array_equal(after.obs[b], expected)
+        assert int(after.age[b]) == (0 if over else int(before.age[b]) + 1)
+    assert int(one.after.step) == int(one.before.step) + 1
+
+
+def test_lambda_rises_above_epsilon_and_falls_below(iterate, one) -> None:
+    state = some_state()
+    kl = float(one.metrics["kl_centre"])
+    assert kl > 2 * CONFIG.epsilon
+    assert float(one.after.log_trust) == pytest.approx(np.log(0.4) + 0.05, abs=1e-5)  # the push is at most one
+    close = iterate(state._replace(centre=state.learned.policy))
+    assert float(close.metrics["kl_centre"]) == pytest.approx(0.0, abs=1e-6)
+    assert float(close.after.log_trust) == pytest.approx(np.log(0.4) - 0.05, abs=1e-5)
+    assert float(close.metrics["lambda"]) == pytest.approx(0.4, rel=1e-5)
+
+
+def test_lambda_follows_the_excess_in_between(iterate) -> None:
+    state = some_state()
+    nudged = jax.tree.map(lambda leaf: leaf + 0.02, state.learned.policy)
+    found = iterate(state._replace(centre=nudged))
+    kl = float(found.metrics["kl_centre"])
+    push = np.clip(kl / CONFIG.epsilon - 1.0, -1.0, 1.0)
+    assert -1 < push < 1
+    assert float(found.after.log_trust) == pytest.approx(np.log(0.4) + 0.05 * push, abs=1e-5)
+
+
+def test_lambda_stays_in_its_range(iterate) -> None:
+    lowest, highest = pspo.TRUST_RANGE
+    state = some_state()
+    assert float(iterate(state._replace(log_trust=jnp.float32(highest))).after.log_trust) == pytest.approx(highest)
+    close = state._replace(centre=state.learned.policy, log_trust=jnp.float32(lowest))
+    assert float(iterate(close).after.log_trust) == pytest.approx(lowest)
+
+
+def test_the_active_set_is_drawn_without_repetition_with_its_prior(one) -> None:
+    pool = np.asarray(PARTS.arrays.pool.net.weights[0])
+    picked = [int(np.flatnonzero([np.array_equal(w, member) for member in pool])[0]) for w in one.context.models.net.weights[0]]
+    assert len(set(picked)) == len(picked) == CONFIG.active
+    prior = np.exp(np.array([0.0, 1.0, -0.5])[picked])
+    np.testing.assert_allclose(np.exp(one.context.log_prior), prior / prior.sum(), rtol=1e-5)
+
+
+def test_metrics_tell_what_happened(one) -> None:
+    weight = by_hand_synthetic(one).weight
+    entropy = -(weight * np.log(weight)).sum(axis=0)
+    assert float(one.metrics["posterior_entropy"]) == pytest.approx(entropy.mean() / np.log(2), rel=1e-3)
+    assert float(one.metrics["effective_models"]) == pytest.approx(np.exp(entropy).mean(), rel=1e-3)
+    q = by_hand_improvement(one).q
+    for name, expected in (("q_min", q.min()), ("q_mean", q.mean()), ("q_max", q.max())):
+        assert float(one.metrics[name]) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    assert all(np.isfinite(float(value)) for value in one.metrics.values())
+
+
+# The start, and the learning rates over time
+
+
+def test_the_policy_starts_as_mu_and_ages_are_spread() -> None:
+    state = start()
+    for other in (state.learned.policy, state.centre):
+        for a, b in zip(jax.tree.leaves(other), jax.tree.leaves(PARTS.arrays.reference), strict=True):
+            np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(state.chains.age, [0, 1, 2, 3, 0])
+    logged = np.asarray(ROWS.obs)
+    assert all((logged == row).all(axis=1).any() for row in np.asarray(state.chains.obs))
+    assert float(np.exp(state.log_trust)) == pytest.approx(CONFIG.trust, rel=1e-5)
+
+
+def test_learning_rates_are_constant_for_one_half_and_fall_to_their_fraction() -> None:
+    config = made_config(steps=10, critic_rate=0.1, policy_rate=0.01, final_rate=0.2)
+    optimiser, ones = pspo.optimiser(config), Learned(jnp.ones(1), jnp.ones(1), jnp.ones(1))
+
+    @jax.jit
+    def many(opt):
+        def step(opt, _):
+            updates, opt = optimiser.update(ones, opt, ones)
+            return opt, updates
+
+        return jax.lax.scan(step, opt, None, length=12)[1]
+
+    steps = many(optimiser.init(ones))
+    share = np.array([1.0] * 5 + [0.2 + 0.8 * 0.5 * (1 + np.cos(np.pi * min(k, 5) / 5)) for k in range(7)])
+    np.testing.assert_allclose(-steps.critic[:, 0], 0.1 * share, rtol=1e-3)
+    np.testing.assert_allclose(-steps.value[:, 0], 0.1 * share, rtol=1e-3)
+    np.testing.assert_allclose(-steps.policy[:, 0], 0.01 * share, rtol=1e-3)

@@ -1,0 +1,249 @@
+"""Configurations: layers, types, bounds, help and presets; what is wrong is said in one sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pspo.algorithms import ALGORITHMS
+from pspo.algorithms.pspo import Config
+from pspo.config import Bounds, Key, build, flatten, keys, parse_settings, preset
+from pspo.envs.task import _TASKS
+from pspo.errors import UserError
+
+
+@dataclass(frozen=True)
+class Inner:
+    width: Annotated[int, Bounds(1, 64)] = 8
+    """Units."""
+    rate: float = 0.5
+    """Any number at all."""
+
+
+@dataclass(frozen=True)
+class Outer:
+    gamma: Annotated[float, Bounds(0.0, 1.0)] = 0.9
+    """Discount
+    factor."""
+    flag: bool = False
+    """A switch."""
+    mode: Literal["fast", "slow"] = "fast"
+    """A choice."""
+    silent: int = 3
+    inner: Inner = dataclasses.field(default_factory=Inner)
+
+
+def refusal(*layers: dict[str, Any], of: type = Outer) -> str:
+    with pytest.raises(UserError) as caught:
+        build(of, *layers)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+# Layers and names
+
+
+def test_later_layers_win_key_by_key() -> None:
+    found = build(Outer, {"gamma": 0.1, "mode": "slow"}, {"gamma": 0.2, "inner.width": 9}, {"inner.width": "10"})
+    assert found == Outer(gamma=0.2, mode="slow", inner=Inner(width=10))
+    assert build(Outer) == Outer()
+
+
+def test_a_wrong_value_in_an_early_layer_is_refused_even_if_a_later_one_replaces_it() -> None:
+    assert "gamma" in refusal({"gamma": 7.0}, {"gamma": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"),
+    [("gama", "gamma"), ("inner.widht", "inner.width"), ("width", "inner.width"), ("Mode", "mode")],
+)
+def test_an_unknown_key_suggests_the_nearest(wrong: str, nearest: str) -> None:
+    message = refusal({wrong: 1})
+    assert f"'{wrong}'" in message
+    assert f"did you mean '{nearest}'" in message
+
+
+def test_a_key_like_no_other_lists_what_there_is() -> None:
+    message = refusal({"zzzzzzzz": 1})
+    assert all(name in message for name in keys(Outer))
+
+
+def test_a_nested_configuration_is_not_itself_a_key() -> None:
+    assert "inner" in refusal({"inner": {"width": 3}})
+
+
+# Types
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [(True, True), (False, False), ("true", True), ("False", False), ("1", True), ("0", False), (1, True), (0, False)],
+)
+def test_booleans(value: Any, read: bool) -> None:
+    found = build(Outer, {"flag": value}).flag
+    assert found is read
+
+
+@pytest.mark.parametrize("value", ["yes", "", "2", "truee", 2, 0.5, None])
+def test_what_is_not_a_boolean(value: Any) -> None:
+    assert "true or false" in refusal({"flag": value})
+
+
+@pytest.mark.parametrize(("value", "read"), [("12", 12), ("1_0", 10), (12, 12), (12.0, 12), (" 7 ", 7)])
+def test_whole_numbers(value: Any, read: int) -> None:
+    found = build(Outer, {"inner.width": value}).inner.width
+    assert (found, type(found)) == (read, int)
+
+
+@pytest.mark.parametrize("value", ["1.5", 1.5, "abc", "", True, False, None, math.nan, math.inf, "nan"])
+def test_what_is_not_a_whole_number(value: Any) -> None:
+    assert "whole number" in refusal({"inner.width": value})
+
+
+@pytest.mark.parametrize(("value", "read"), [("0.25", 0.25), ("1e-3", 0.001), (1, 1.0), ("-2", -2.0), (0.5, 0.5)])
+def test_numbers(value: Any, read: float) -> None:
+    found = build(Outer, {"inner.rate": value}).inner.rate
+    assert (found, type(found)) == (read, float)
+
+
+@pytest.mark.parametrize("value", ["abc", "", None, True, "1,5", math.nan, "nan", "NaN"])
+@pytest.mark.parametrize("key", ["inner.rate", "gamma"])
+def test_what_is_not_a_number(key: str, value: Any) -> None:
+    """NaN too, with bounds and without: no comparison would ever catch it later."""
+    assert "a number" in refusal({key: value})
+
+
+@pytest.mark.parametrize("value", ["Fast", "", "medium", 1, None, True])
+def test_a_choice_names_its_choices(value: Any) -> None:
+    assert "fast, slow" in refusal({"mode": value})
+
+
+@pytest.mark.parametrize("value", [-0.001, 1.001, "2", "inf", -math.inf])
+def test_out_of_bounds_is_refused_with_the_bounds(value: Any) -> None:
+    message = refusal({"gamma": value})
+    assert "between 0.0 and 1.0" in message
+
+
+def test_the_bounds_themselves_are_inside() -> None:
+    assert build(Outer, {"gamma": 0, "inner.width": 1}) == Outer(gamma=0.0, inner=Inner(width=1))
+    assert build(Outer, {"gamma": "1.0", "inner.width": 64}) == Outer(gamma=1.0, inner=Inner(width=64))
+
+
+# Keys and help
+
+
+def test_keys_come_in_the_order_of_the_source_with_their_help() -> None:
+    found = keys(Outer)
+    assert list(found) == ["gamma", "flag", "mode", "silent", "inner.width", "inner.rate"]
+    assert found["gamma"].help == "Discount factor."
+    assert found["inner.rate"].help == "Any number at all."
+    assert found["silent"].help == ""
+    assert (found["gamma"].bounds, found["inner.rate"].bounds) == (Bounds(0.0, 1.0), None)
+
+
+PSPO_KEYS = keys(Config)
+
+
+@pytest.mark.parametrize("name", PSPO_KEYS)
+def test_every_key_of_pspo_has_help_and_a_default_it_would_accept(name: str) -> None:
+    key = PSPO_KEYS[name]
+    assert len(key.help) > 5
+    assert key.help.endswith(".")
+    assert build(Config, {name: key.default}) == Config()
+    assert build(Config, {name: str(key.default)}) == Config()
+
+
+@pytest.mark.parametrize("name", [name for name, key in PSPO_KEYS.items() if key.kind in (int, float)])
+def test_every_number_of_pspo_is_fenced(name: str) -> None:
+    key = PSPO_KEYS[name]
+    assert key.bounds is not None
+    for bound, step in ((key.bounds.low, -1), (key.bounds.high, 1)):
+        assert flatten(build(Config, {name: bound}))[name] == bound
+        with pytest.raises(UserError, match="out of range"):
+            build(Config, {name: bound + step})
+
+
+def values_of(key: Key) -> st.SearchStrategy[Any]:
+    if get_origin(key.kind) is Literal:
+        return st.sampled_from(get_args(key.kind))
+    if key.kind is bool:
+        return st.booleans()
+    assert key.bounds is not None
+    low, high = key.bounds.low, key.bounds.high
+    return st.integers(int(low), int(high)) if key.kind is int else st.floats(low, high)
+
+
+some_settings = st.fixed_dictionaries({}, optional={name: values_of(key) for name, key in PSPO_KEYS.items()})
+
+
+@given(some_settings)
+@settings(max_examples=25, deadline=None)
+def test_flatten_and_build_are_inverse_also_through_json_and_text(values: dict[str, Any]) -> None:
+    config = build(Config, values)
+    flat = flatten(config)
+    assert list(flat) == list(PSPO_KEYS)
+    assert {name: flat[name] for name in values} == values
+    assert build(Config, flat) == config
+    assert build(Config, json.loads(json.dumps(flat))) == config
+    assert build(Config, parse_settings([f"{name}={value}" for name, value in flat.items()])) == config
+
+
+# The command line's words
+
+
+def test_settings_are_split_at_the_first_sign() -> None:
+    assert parse_settings(["a=1", " b = two ", "c=x=y", "d="]) == {"a": "1", "b": "two", "c": "x=y", "d": ""}
+    assert parse_settings(["a=1", "a=2"]) == {"a": "2"}
+    assert parse_settings([]) == {}
+
+
+@pytest.mark.parametrize("word", ["gamma", "", "=3", "gamma 0.5"])
+def test_a_word_that_is_not_a_setting_is_refused(word: str) -> None:
+    with pytest.raises(UserError, match="key=value") as caught:
+        parse_settings([word])
+    assert f"'{word}'" in str(caught.value)
+
+
+# Presets
+
+
+def table_of(algo: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files("pspo.presets").joinpath(f"{algo}.toml").read_text())
+
+
+@pytest.mark.parametrize("task", ["liquidation", None])
+@pytest.mark.parametrize("name", table_of("pspo"))
+def test_every_preset_builds(name: str, task: str | None) -> None:
+    values = preset("pspo", name, task)
+    config = build(Config, values)
+    flat = flatten(config)
+    assert {key: flat[key] for key in values} == values
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_presets_have_no_misspelt_section(algo: str) -> None:
+    known = {"common", "own-data", *_TASKS}
+    for name, sections in table_of(algo).items():
+        assert set(sections) <= known, name
+
+
+def test_a_task_adds_to_the_common_numbers_and_overrides_them() -> None:
+    task, own = preset("pspo", "paper", "liquidation"), preset("pspo", "paper", None)
+    assert (task["gamma"], own["gamma"]) == (1.0, 0.99)
+    assert task["model.pool"] == own["model.pool"] == 100
+    assert "rollout_horizon" in task
+
+
+def test_an_unknown_preset_suggests_the_nearest() -> None:
+    with pytest.raises(UserError, match="unknown preset 'laptpo': did you mean 'laptop'"):
+        preset("pspo", "laptpo", None)

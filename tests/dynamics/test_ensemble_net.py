@@ -1,0 +1,108 @@
+"""The stacked dynamics networks, member by member against NumPy."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dynamics_cases import made_ensemble, member_by_hand, plain_norm, predict_by_hand
+
+from pspo.dynamics.ensemble import Prediction, draw_next, ensemble, model_inputs
+
+shared = jax.jit(lambda models, x: models.normalised(x))
+each = jax.jit(lambda models, x: models.normalised(x, each=True))
+predict = jax.jit(lambda models, x: models.predict(x))
+
+
+def some_inputs(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(*shape, 3)).astype(np.float32)
+
+
+def test_one_input_for_all_members() -> None:
+    models, x = made_ensemble(), some_inputs(6)
+    mean, log_std = shared(models, x)
+    prediction = predict(models, x)
+    assert mean.shape == log_std.shape == prediction.mean.shape == prediction.std.shape == (3, 6, 3)
+    for m in range(3):
+        expected = member_by_hand(models, m, x)
+        np.testing.assert_allclose(mean[m], expected[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(log_std[m], expected[1], rtol=1e-4, atol=1e-5)
+        expected = predict_by_hand(models, m, x)
+        np.testing.assert_allclose(prediction.mean[m], expected[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(prediction.std[m], expected[1], rtol=1e-4, atol=1e-5)
+
+
+def test_an_input_for_each_member() -> None:
+    models, x = made_ensemble(), some_inputs(3, 6)
+    mean, log_std = each(models, x)
+    for m in range(3):
+        expected = member_by_hand(models, m, x[m])
+        np.testing.assert_allclose(mean[m], expected[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(log_std[m], expected[1], rtol=1e-4, atol=1e-5)
+
+
+def test_the_soft_clamp_holds_however_wild_the_network() -> None:
+    """Never under the floor; over the ceiling by no more than the softness of the floor, log(1 + exp(low - high))."""
+    models = made_ensemble(scale=30.0)
+    log_std = np.asarray(shared(models, some_inputs(200))[1])
+    low, high = np.asarray(models.log_std_low)[:, None], np.asarray(models.log_std_high)[:, None]
+    assert np.isfinite(log_std).all()
+    assert np.all(log_std >= low - 1e-5)
+    assert np.all(log_std <= high + np.log1p(np.exp(low - high)) + 1e-5)
+    assert np.any(log_std < low + 0.01)  # both ends are reached
+    assert np.any(log_std > high - 0.01)
+
+
+def test_in_the_middle_the_clamp_changes_little() -> None:
+    models = made_ensemble()
+    bounds = (models.log_std_low - 20, models.log_std_high + 20)
+    wide = eqx.tree_at(lambda e: (e.log_std_low, e.log_std_high), models, bounds)
+    x = some_inputs(6)
+    raw = np.stack([raw_log_std(models, m, x) for m in range(3)])
+    np.testing.assert_allclose(shared(wide, x)[1], raw, rtol=1e-4, atol=1e-4)
+
+
+def raw_log_std(models, m: int, x: np.ndarray) -> np.ndarray:
+    (w0, w1), (b0, b1) = ([np.asarray(leaf[m]) for leaf in part] for part in (models.net.weights, models.net.biases))
+    hidden = x @ w0 + b0
+    return ((hidden / (1 + np.exp(-hidden))) @ w1 + b1)[:, 3:]
+
+
+def test_taking_members_is_taking_their_predictions() -> None:
+    models, x = made_ensemble(members=5), some_inputs(4)
+    some = models.take(jnp.array([4, 1]))
+    assert (models.size, some.size) == (5, 2)
+    whole, part = predict(models, x), predict(some, x)
+    np.testing.assert_allclose(part.mean, whole.mean[np.array([4, 1])], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(part.std, whole.std[np.array([4, 1])], rtol=1e-5, atol=1e-6)
+
+
+def test_a_fresh_ensemble_predicts_about_the_mean_of_the_data_with_a_wide_spread() -> None:
+    mean, std = np.array([1.0, -2.0, 3.0], np.float32), np.array([0.5, 2.0, 1.0], np.float32)
+    models = jax.jit(lambda key: ensemble(key, 3, 3, 8, 1, mean, std))(jax.random.PRNGKey(0))
+    prediction = predict(models, some_inputs(50))
+    assert np.all(np.abs(prediction.mean - mean) < std)
+    assert np.all(prediction.std > 0.5 * std)
+    assert np.all(prediction.std < 2.0 * std)
+    assert len({np.asarray(w).tobytes() for w in models.net.weights[0]}) == 3
+
+
+def test_inputs_are_the_encoded_observation_and_the_unit_action() -> None:
+    norm = plain_norm()
+    x = model_inputs(norm, jnp.array([[1.5, 2.5]]), jnp.array([[-0.25]]))
+    np.testing.assert_allclose(x, [[2.0, 1.0, -0.25]], rtol=1e-6)
+
+
+def test_next_observations_share_their_noise_and_stay_in_the_datas_range() -> None:
+    norm = plain_norm(reach=1.0)
+    rng = np.random.default_rng(0)
+    obs, noise = rng.uniform(-1, 1, size=(4, 2)), rng.normal(size=(6, 1, 4, 2))
+    mean, std = rng.normal(size=(3, 4, 3)), rng.uniform(0.1, 0.5, size=(3, 4, 3))
+    found, reward = jax.jit(lambda *a: draw_next(norm, a[0], Prediction(a[1], a[2]), a[3]))(obs, mean, std, noise)
+    assert found.shape == (6, 3, 4, 2)
+    for k in range(6):
+        for m in range(3):
+            expected = np.clip(obs + mean[m, :, :2] + std[m, :, :2] * noise[k, 0], -1, 1)
+            np.testing.assert_allclose(found[k, m], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(reward, mean[..., 2], rtol=1e-6)  # the expected reward, without noise

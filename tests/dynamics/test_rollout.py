@@ -1,0 +1,153 @@
+"""Rollouts: what each model says follows, how much it is believed, and how chains go on; against plain loops."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dynamics_cases import made_ensemble, plain_norm, predict_by_hand
+
+from pspo.dynamics.rollout import Chains, Weighed, advance, antithetic_noise, draw_members, weigh
+from pspo.dynamics.termination import Known, Never
+
+NORM = plain_norm()
+MODELS = made_ensemble()  # three members over two observation columns and one action
+BATCH, GAMMA, BETA = 5, 0.9, 0.7
+RNG = np.random.default_rng(0)
+OBS = RNG.normal(size=(BATCH, 2)).astype(np.float32)
+ACTION = RNG.uniform(-1, 1, size=(BATCH, 1)).astype(np.float32)  # unit actions; raw ones lie in [1, 3]
+Q = RNG.normal(size=BATCH).astype(np.float32)
+NOISE = RNG.normal(size=(4, 1, BATCH, 2)).astype(np.float32)
+LOG_PRIOR = np.log(np.array([0.2, 0.5, 0.3], np.float32))
+
+
+def rule(obs, action, next_obs):
+    """Uses all three, so that a mix-up shows."""
+    return next_obs[..., 0] + 0.1 * obs[..., 1] > action[..., 0] - 1.5
+
+
+def value(features):
+    return 2.0 * features[..., 0] - features[..., 1] ** 2
+
+
+@jax.jit
+def weighed_in_jax(models, log_prior, q, noise, beta):
+    return weigh(models, log_prior, NORM, Known(rule), value, q, OBS, ACTION, noise, GAMMA, beta)
+
+
+@pytest.fixture(scope="module")
+def weighed() -> Weighed:
+    return weighed_in_jax(MODELS, LOG_PRIOR, Q, NOISE, BETA)
+
+
+def test_weighing_agrees_with_a_loop_over_models_draws_and_rows(weighed) -> None:
+    obs, action = OBS.astype(np.float64), ACTION.astype(np.float64)
+    f, backup, ends = np.empty((3, BATCH)), np.empty((3, BATCH)), 0
+    for m in range(3):
+        x = np.concatenate([(obs - NORM.obs_mean) / NORM.obs_std, action], axis=1)
+        mean, std = predict_by_hand(MODELS, m, x)
+        for b in range(BATCH):
+            values = []
+            for k in range(4):
+                after = obs[b] + mean[b, :2] + std[b, :2] * NOISE[k, 0, b]
+                np.testing.assert_allclose(weighed.next_obs[k, m, b], after, rtol=1e-3, atol=1e-4)
+                done = bool(rule(obs[b], 2.0 + action[b], after))
+                assert bool(weighed.done[k, m, b]) == done
+                values.append(0.0 if done else value((after - NORM.obs_mean) / NORM.obs_std))
+                ends += done
+            assert float(weighed.reward[m, b]) == pytest.approx(mean[b, 2], rel=1e-3, abs=1e-4)
+            backup[m, b] = mean[b, 2] + GAMMA * np.mean(values)
+            f[m, b] = (Q[b] - backup[m, b]) ** 2
+    assert 0 < ends < 4 * 3 * BATCH  # both cases occur
+    np.testing.assert_allclose(weighed.backup, backup, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(weighed.f, f, rtol=2e-3, atol=1e-3)
+    weight = np.exp(LOG_PRIOR)[:, None] * np.exp(-BETA * f)
+    weight /= weight.sum(axis=0)
+    np.testing.assert_allclose(np.exp(weighed.log_weight), weight, rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(weighed.target, (weight * backup).sum(axis=0), rtol=1e-2, atol=5e-3)
+
+
+def test_without_beta_the_target_is_the_priors_mean_backup() -> None:
+    found = weighed_in_jax(MODELS, LOG_PRIOR, Q, NOISE, 0.0)
+    np.testing.assert_allclose(found.target, np.exp(LOG_PRIOR) @ np.asarray(found.backup), rtol=1e-4, atol=1e-5)
+
+
+def test_identical_members_agree_to_the_bit() -> None:
+    """Common noise: what differs between members is belief, not luck."""
+    same = MODELS.take(jnp.array([1, 1, 1]))
+    found = weighed_in_jax(same, LOG_PRIOR, Q, NOISE, BETA)
+    for part in (found.next_obs[:, 1], found.next_obs[:, 2]):
+        np.testing.assert_array_equal(part, found.next_obs[:, 0])
+    np.testing.assert_array_equal(found.f[0], found.f[2])
+    np.testing.assert_allclose(np.exp(found.log_weight), np.exp(LOG_PRIOR)[:, None].repeat(BATCH, axis=1), rtol=1e-5)
+
+
+def test_noise_comes_in_pairs_that_cancel() -> None:
+    noise = np.asarray(antithetic_noise(jax.random.PRNGKey(0), 2, jnp.zeros((5, 2))))
+    assert noise.shape == (4, 1, 5, 2)
+    np.testing.assert_array_equal(noise[:2], -noise[2:])
+    assert len(np.unique(np.abs(noise))) == 20
+
+
+def test_never_ends_never() -> None:
+    found = jax.jit(lambda noise: weigh(MODELS, LOG_PRIOR, NORM, Never(), value, Q, OBS, ACTION, noise, GAMMA, 1.0))(NOISE)
+    assert not np.asarray(found.done).any()
+
+
+# Chains
+
+
+def made_weighed(done: np.ndarray, log_weight: np.ndarray) -> Weighed:
+    """Next observations that tell where they come from: 100 draw + 10 model + row."""
+    draw, model, row = np.meshgrid(range(2), range(3), range(BATCH), indexing="ij")
+    place = (100.0 * draw + 10.0 * model + row)[..., None]
+    zero = jnp.zeros((3, BATCH))
+    return Weighed(jnp.asarray(place), jnp.asarray(done), zero, zero, zero, jnp.asarray(log_weight))
+
+
+def chains(age, member=(0, 0, 0, 0, 0)) -> Chains:
+    return Chains(jnp.full((BATCH, 1), -7.0), jnp.array(age), jnp.array(member))
+
+
+def test_chains_go_where_their_member_says_and_restart_when_they_end_or_grow_old() -> None:
+    done = np.zeros((2, 3, BATCH), bool)
+    done[0, 2, 1] = True  # chain 1 ends in its member
+    done[0, 0, 2] = True  # chain 2 would have ended in another member
+    done[1, 1, 3] = True  # chain 3 would have ended with another draw
+    member = jnp.array([1, 2, 1, 1, 0])
+    restart = jnp.arange(500.0, 505.0)[:, None]
+    after = advance(chains([0, 3, 5, 5, 6]), made_weighed(done, np.zeros((3, BATCH))), member, restart, horizon=7)
+    np.testing.assert_array_equal(after.obs[:, 0], [10.0, 501.0, 12.0, 13.0, 504.0])
+    np.testing.assert_array_equal(after.age, [1, 0, 6, 6, 0])
+    np.testing.assert_array_equal(after.member, member)
+
+
+def test_a_chain_lives_exactly_its_horizon() -> None:
+    weighed = made_weighed(np.zeros((2, 3, BATCH), bool), np.zeros((3, BATCH)))
+    now, ages = chains([0] * BATCH), []
+    for _ in range(7):
+        ages.append(int(now.age[0]))
+        now = advance(now, weighed, jnp.zeros(BATCH, jnp.int32), jnp.zeros((BATCH, 1)), horizon=3)
+    assert ages == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_a_held_member_stays_for_the_episode_and_is_drawn_again_at_its_start() -> None:
+    sure = np.full((3, BATCH), -np.inf)
+    sure[2] = 0.0  # the posterior says 2, always
+    weighed = made_weighed(np.zeros((2, 3, BATCH), bool), sure)
+    now = chains([0, 1, 5, 0, 2], member=[0, 0, 1, 1, 1])
+    held = draw_members(now, weighed, jax.random.PRNGKey(0), hold=True)
+    np.testing.assert_array_equal(held, [2, 0, 1, 2, 1])
+    redrawn = draw_members(now, weighed, jax.random.PRNGKey(0), hold=False)
+    np.testing.assert_array_equal(redrawn, 2)
+
+
+def test_members_are_drawn_with_the_posteriors_frequencies() -> None:
+    probability = np.array([0.2, 0.7, 0.1])
+    log_weight = np.repeat(np.log(probability)[:, None], 20_000, axis=1)
+    nothing = jnp.zeros((1, 1))
+    weighed = Weighed(nothing, nothing, nothing, nothing, nothing, jnp.asarray(log_weight))
+    many = Chains(nothing, jnp.zeros(20_000, int), jnp.zeros(20_000, int))
+    drawn = np.asarray(draw_members(many, weighed, jax.random.PRNGKey(3), hold=True))
+    np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 20_000, probability, atol=0.02)
