@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from pspo.errors import unknown_name
+
 RESULTS = Path(__file__).parent / "results"
 
 VARIANTS: dict[str, list[str]] = {
@@ -38,7 +40,7 @@ VARIANTS: dict[str, list[str]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("variants", nargs="*", default=list(VARIANTS), choices=[[], *VARIANTS], metavar="VARIANT")
+    parser.add_argument("variants", nargs="*", metavar="VARIANT", help=f"default: all of {', '.join(VARIANTS)}")
     parser.add_argument("--first-seed", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--episodes", type=int, default=100_000)
@@ -48,6 +50,9 @@ def main() -> None:
     options = parser.parse_args()
     runs = options.runs or Path(tempfile.mkdtemp(prefix="pspo-liquidation-"))
     for variant in options.variants:
+        if variant not in VARIANTS:
+            parser.error(str(unknown_name("variant", variant, VARIANTS)))
+    for variant in options.variants or VARIANTS:
         measure(variant, options, runs / variant)
 
 

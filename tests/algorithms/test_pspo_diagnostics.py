@@ -52,7 +52,9 @@ def log_of_two_episodes() -> Dataset:
 
 @pytest.fixture(scope="module")
 def look():
-    return make_imagined_return(made_config(), parts_that_move([0.0] * 3, [0.0] * 3, Known(crosses_one)), log_of_two_episodes())
+    return make_imagined_return(
+        made_config(), parts_that_move([0.0] * 3, [0.0] * 3, Known(crosses_one)), log_of_two_episodes()
+    )
 
 
 def test_a_constant_reward_is_summed_over_the_longest_episode_in_the_logs_units(look) -> None:

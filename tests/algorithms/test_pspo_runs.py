@@ -47,20 +47,16 @@ def test_beta_zero_is_the_uniform_posterior_to_the_bit(without_beta) -> None:
     assert all(row["posterior_entropy"] == pytest.approx(1.0, abs=1e-6) for row in metrics)
 
 
-def test_a_held_member_lasts_for_the_episode_and_beta_matters(without_beta) -> None:
-    """redraw=episode, at beta=1: other chains than with a uniform posterior, and nothing that is not finite."""
+def test_the_other_ablations_stay_finite_and_leave_the_uniform_posterior(without_beta) -> None:
+    """No reference term, a model held per episode, the plain unit of F: one program for all three."""
     begin, run = without_beta
-    held, metrics = run_chunks(made_config(redraw="episode"), CHUNKS)
-    assert all(np.isfinite(value) for row in metrics for value in row.values())
-    assert all(row["posterior_entropy"] < 1.0 - 1e-4 for row in metrics)
-    assert not same_bits(run(begin(0), CHUNKS)[0].learned, held.learned)
-
-
-def test_without_the_reference_term_all_stays_finite() -> None:
-    state, metrics = run_chunks(made_config(reference_term=False, f_unit="reward", prior="likelihood"), CHUNKS)
+    config = made_config(reference_term=False, redraw="episode", f_unit="reward", beta=3.0)
+    state, metrics = run_chunks(config, CHUNKS)
     assert all(np.isfinite(value) for row in metrics for value in row.values())
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
     assert {row["alpha"] for row in metrics} == {0.0}
+    assert all(row["posterior_entropy"] < 1.0 - 1e-4 for row in metrics)
+    assert not same_bits(run(begin(0), CHUNKS)[0].learned, state.learned)
 
 
 def test_a_state_survives_its_checkpoint_and_goes_on_with_the_same_bits(tmp_path, without_beta) -> None:

@@ -159,12 +159,15 @@ def by_hand_improvement(one) -> SimpleNamespace:
     unit = np.clip(1.02 * np.tanh(x), -1.0, 1.0)
     q = critics_by_hand(state.target_critic, features, unit).mean(axis=0)
     mu, policy, centre = (
-        np.exp(log_density_by_hand(p, features, x)) for p in (PARTS.arrays.reference, state.learned.policy, state.centre)
+        np.exp(log_density_by_hand(p, features, x))
+        for p in (PARTS.arrays.reference, state.learned.policy, state.centre)
     )
     proposal = 0.5 * (mu + policy)
     alpha, trust = CONFIG.alpha, float(np.exp(state.log_trust))
     soft = alpha * np.log((mu / proposal * np.exp(q / alpha)).mean(axis=0))
-    weight = mu ** (alpha / (alpha + trust)) * centre ** (trust / (alpha + trust)) * np.exp(q / (alpha + trust)) / proposal
+    weight = (
+        mu ** (alpha / (alpha + trust)) * centre ** (trust / (alpha + trust)) * np.exp(q / (alpha + trust)) / proposal
+    )
     weight /= weight.sum(axis=0)
     return SimpleNamespace(q=q, mu=mu, policy=policy, centre=centre, soft=soft, weight=weight, features=features, x=x)
 
@@ -268,11 +271,11 @@ def test_lambda_rises_above_epsilon_and_falls_below(iterate, one) -> None:
 
 def test_lambda_follows_the_excess_in_between(iterate) -> None:
     state = some_state()
-    nudged = jax.tree.map(lambda leaf: leaf + 0.02, state.learned.policy)
+    nudged = jax.tree.map(lambda leaf: leaf + 0.005, state.learned.policy)
     found = iterate(state._replace(centre=nudged))
     kl = float(found.metrics["kl_centre"])
     push = np.clip(kl / CONFIG.epsilon - 1.0, -1.0, 1.0)
-    assert -1 < push < 1
+    assert -0.9 < push < 0.9
     assert float(found.after.log_trust) == pytest.approx(np.log(0.4) + 0.05 * push, abs=1e-5)
 
 
@@ -286,7 +289,10 @@ def test_lambda_stays_in_its_range(iterate) -> None:
 
 def test_the_active_set_is_drawn_without_repetition_with_its_prior(one) -> None:
     pool = np.asarray(PARTS.arrays.pool.net.weights[0])
-    picked = [int(np.flatnonzero([np.array_equal(w, member) for member in pool])[0]) for w in one.context.models.net.weights[0]]
+    picked = [
+        int(np.flatnonzero([np.array_equal(w, member) for member in pool])[0])
+        for w in one.context.models.net.weights[0]
+    ]
     assert len(set(picked)) == len(picked) == CONFIG.active
     prior = np.exp(np.array([0.0, 1.0, -0.5])[picked])
     np.testing.assert_allclose(np.exp(one.context.log_prior), prior / prior.sum(), rtol=1e-5)

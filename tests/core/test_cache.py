@@ -188,4 +188,6 @@ def test_the_key_is_the_same_for_the_same_things_in_another_process() -> None:
 def test_the_name_of_the_data_is_not_in_the_key() -> None:
     data = small_dataset()
     norm, renamed = fit_normaliser(data), dataclasses.replace(data, name="another name")
-    assert content_key("pool", 1, data, norm, ModelConfig(), 0) == content_key("pool", 1, renamed, norm, ModelConfig(), 0)
+    assert content_key("pool", 1, data, norm, ModelConfig(), 0) == content_key(
+        "pool", 1, renamed, norm, ModelConfig(), 0
+    )

@@ -32,7 +32,6 @@ def jax_act(network, obs):
     return act(network, NORM, obs)
 
 
-
 def some_obs(rows: int, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     return np.stack([rng.normal(size=rows), rng.integers(0, 5, size=rows)], axis=1).astype(np.float32)

@@ -91,7 +91,9 @@ def test_noise_comes_in_pairs_that_cancel() -> None:
 
 
 def test_never_ends_never() -> None:
-    found = jax.jit(lambda noise: weigh(MODELS, LOG_PRIOR, NORM, Never(), value, Q, OBS, ACTION, noise, GAMMA, 1.0))(NOISE)
+    found = jax.jit(lambda noise: weigh(MODELS, LOG_PRIOR, NORM, Never(), value, Q, OBS, ACTION, noise, GAMMA, 1.0))(
+        NOISE
+    )
     assert not np.asarray(found.done).any()
 
 

@@ -94,7 +94,9 @@ def test_samples_and_density_belong_together() -> None:
     drawn = np.asarray(draw(mixture, 1, 20_000))[:, 0, 0]
 
     def distribution_function(x):
-        return sum(w * scipy.stats.norm.cdf(x, m, s) for w, m, s in zip(weight[0], mean[0, :, 0], std[0, :, 0], strict=True))
+        return sum(
+            w * scipy.stats.norm.cdf(x, m, s) for w, m, s in zip(weight[0], mean[0, :, 0], std[0, :, 0], strict=True)
+        )
 
     assert scipy.stats.kstest(drawn, distribution_function).pvalue > 1e-3
 
