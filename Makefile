@@ -25,7 +25,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.core  ## speed, as ratios measured in one process; also benchmarks/results/speed.json
-	$(BIN)/python -m benchmarks.speed
+	NPROC=1 $(BIN)/python -m benchmarks.speed
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -39,18 +39,20 @@ class Stages:
 
 def parts_of_step(case: Case) -> dict[str, Work]:
     """The parts in the order of pspo.update; those with matrix products carry the names of flops.pspo_step."""
-    stage, state, real, arrays = Stages(), case.state, case.config.real_batch, case.parts.arrays
-    state, context = jax.jit(lambda state: pspo.imagine(case.config, case.parts, state))(state)
-    batch = pspo.draw(case.config, case.rows, jax.random.PRNGKey(1))
-    features = case.parts.norm.encode(jnp.concatenate([batch.real.obs, state.chains.obs]))
-    policy = state.learned.policy(features)  # the step shares this pass with the policy's gradient
+    stage, real, arrays = Stages(), case.config.real_batch, case.parts.arrays
+    state, context, batch = case.start
+    encode = jax.jit(case.parts.norm.encode)
+    features = encode(jnp.concatenate([batch.real.obs, state.chains.obs]))
+    policy = jax.jit(lambda f: state.learned.policy(f))(
+        features
+    )  # the step shares this pass with the policy's gradient
     mixtures = stage("policy, mu and centre", partial(_mixtures, real), arrays.reference, state, features)
     mu, centre = mixtures[0], mixtures[1]
     draws = stage("random numbers", partial(_draws, case), case.rows, state.chains.obs, mu, policy, state.key)
     x, noise, imagined = draws["actions"], draws["noise"], squash(draws["chain action"])
     said = stage("ensemble forward", partial(_predict, case), context.models, state.chains.obs, imagined)
     after = stage("next states", partial(_next_states, case), state.chains.obs, imagined, said, noise)
-    real_after = case.parts.norm.encode(batch.real.next_obs)
+    real_after = encode(batch.real.next_obs)
     stage("value at next states", _values, state.learned.value, after[0], real_after)
     q, _ = stage("target critics", partial(_critics, real), state.target_critic, features, x, imagined)
     soft, log_weight = stage(

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from pspo.algorithms import pspo
 from pspo.config import build, flatten, preset
@@ -55,10 +56,20 @@ class Case:
     rows: Rows
 
     @cached_property
+    def start(self) -> tuple[pspo.State, pspo.Context, pspo.Batch]:
+        """Inputs of the first update. Compiled in one piece and kept: dozens of small programs take far longer."""
+
+        def make(rows: Rows, key: Array) -> tuple[pspo.State, pspo.Context, pspo.Batch]:
+            init_key, draw_key = jax.random.split(key)
+            state = pspo.init(self.config, self.parts, rows, init_key)
+            state, context = pspo.imagine(self.config, self.parts, state)
+            return state, context, pspo.draw(self.config, rows, draw_key)
+
+        return jax.jit(make)(self.rows, jax.random.PRNGKey(0))
+
+    @property
     def state(self) -> pspo.State:
-        """Of the first step. Kept: compiling `init` takes seconds."""
-        start = jax.jit(lambda rows, key: pspo.init(self.config, self.parts, rows, key))
-        return start(self.rows, jax.random.PRNGKey(0))
+        return self.start[0]
 
     def facts(self) -> dict[str, Any]:
         """What the numbers of this case belong to."""
@@ -86,13 +97,17 @@ def smoke() -> Case:
 
 def _case(name: str, config: pspo.Config, dataset: Dataset, ends: Termination) -> Case:
     norm = fit_normaliser(dataset, config.gamma)
-    model_key, mu_key = jax.random.split(jax.random.PRNGKey(0))
-    model, mu = config.model, config.reference
     _, mean, std = fit_targets(dataset, norm)
-    inputs = norm.features + dataset.action_dim
-    pool = ensemble(model_key, model.pool, inputs, model.width, model.depth, mean, std)
-    policy = mixture_policy(mu_key, norm.features, dataset.action_dim, mu.width, mu.depth, mu.components)
-    arrays = pspo.Arrays(pool, jnp.zeros(model.pool), policy, ends)
+    features, actions = norm.features, dataset.action_dim
+
+    def make(key: Array) -> pspo.Arrays:
+        model, mu = config.model, config.reference
+        model_key, mu_key = jax.random.split(key)
+        pool = ensemble(model_key, model.pool, features + actions, model.width, model.depth, mean, std)
+        policy = mixture_policy(mu_key, features, actions, mu.width, mu.depth, mu.components)
+        return pspo.Arrays(pool, jnp.zeros(model.pool), policy, ends)
+
+    arrays = jax.jit(make)(jax.random.PRNGKey(0))
     return Case(name, config, dataset, pspo.Parts(arrays, norm), device_rows(dataset, norm))
 
 

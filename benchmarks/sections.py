@@ -81,8 +81,7 @@ def xla_flops(case: Case, compiled: bool) -> float:
     counts the policy at the batch twice.
     """
     config, parts = case.config, case.parts
-    state, context = pspo.imagine(config, parts, case.state)
-    batch = pspo.draw(config, case.rows, jax.random.PRNGKey(0))
+    state, context, batch = case.start
     update = jax.jit(lambda *inputs: pspo.update(config, parts, *inputs))
     program = update.lower(context, state, batch, jax.random.PRNGKey(0))
     return float((program.compile() if compiled else program).cost_analysis()["flops"])

@@ -25,7 +25,7 @@ class Effort(NamedTuple):
     matrix_sizes: tuple[int, ...]
 
 
-FULL = Effort(rounds=9, work_seconds=0.4, matrix_seconds=0.15, matrix_sizes=(1024, 1536, 2048))
+FULL = Effort(rounds=5, work_seconds=0.2, matrix_seconds=0.1, matrix_sizes=(1024, 1536, 2048))
 QUICK = Effort(rounds=2, work_seconds=0.01, matrix_seconds=0.01, matrix_sizes=(128, 256))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -28,7 +29,7 @@ def f32(array: Any) -> jax.Array:
 
 def made_mlp(rng: np.random.Generator, sizes: list[int], members: tuple[int, ...] = ()) -> MLP:
     """Random weights and biases; a stack where `members` is given."""
-    weights = [f32(rng.normal(scale=0.6, size=(*members, a, b))) for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
+    weights = [f32(rng.normal(scale=0.6, size=(*members, a, b))) for a, b in pairwise(sizes)]
     return MLP(weights, [f32(rng.normal(scale=0.3, size=(*members, size))) for size in sizes[1:]], "silu")
 
 

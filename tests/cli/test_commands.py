@@ -74,7 +74,9 @@ def test_python_and_the_command_line_train_to_the_same_bits(run: Path, tmp_path:
 def test_beta_zero_is_the_uniform_posterior_to_the_bit(tmp_path: Path) -> None:
     for name, choice in (("zero", settings(beta=0)), ("uniform", settings(posterior="uniform"))):
         assert main(["train", "liquidation", *TINY, *choice, "--out", str(tmp_path / name)]) == 0
-    weights = [(tmp_path / name / "checkpoints" / "0000000060.safetensors").read_bytes() for name in ("zero", "uniform")]
+    weights = [
+        (tmp_path / name / "checkpoints" / "0000000060.safetensors").read_bytes() for name in ("zero", "uniform")
+    ]
     assert weights[0] == weights[1]
     rows = [json.loads(line) for line in (tmp_path / "zero" / "metrics.jsonl").read_text().splitlines()]
     assert all(row["posterior_entropy"] == pytest.approx(1.0, abs=1e-6) for row in rows)

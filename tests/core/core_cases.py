@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ def lively_network(norm: Normaliser, components: int = 3, seed: int = 0) -> Mixt
     """A policy network whose outputs depend strongly on the observation; made by NumPy, which compiles nothing."""
     rng, dim = np.random.default_rng(seed), norm.action_low.shape[0]
     sizes = [norm.features, 8, 8, components * (1 + 2 * dim)]
-    weights = [rng.normal(scale=0.7, size=shape) for shape in zip(sizes[:-1], sizes[1:], strict=True)]
+    weights = [rng.normal(scale=0.7, size=shape) for shape in pairwise(sizes)]
     biases = [rng.normal(scale=0.5, size=size) for size in sizes[1:]]
     net = MLP(*([jnp.asarray(a, jnp.float32) for a in layers] for layers in (weights, biases)), "silu")
     return MixturePolicy(net, components, dim)

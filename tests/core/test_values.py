@@ -39,7 +39,7 @@ def test_soft_value_is_alpha_log_mean_of_the_weighed_exponentials(seed, samples,
 @given(seeds, sizes, temperatures)
 @settings(max_examples=40, deadline=None)
 def test_soft_value_of_every_action_once_is_the_sum_over_mu(seed, actions, alpha) -> None:
-    """With the uniform proposal and each action drawn once, the estimate has no noise left: it is Eq. opt:eq2 itself."""
+    """Uniform proposal, each action drawn once: the estimate has no noise left, it is Eq. opt:eq2 itself."""
     rng = np.random.default_rng(seed)
     mu, q = distribution(rng, actions), rng.normal(size=actions)
     expected = alpha * np.log(np.sum(mu * np.exp(q / alpha)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,10 +13,11 @@ import numpy as np
 import pytest
 from dynamics_cases import NOISE, REWARD_NOISE, linear_dataset, linear_mean, made_ensemble, plain_norm, predict_by_hand
 
-from pspo.data.normalise import fit_normaliser
+from pspo.data import Dataset
+from pspo.data.normalise import Normaliser, fit_normaliser
 from pspo.dynamics import fit as fit_module
-from pspo.dynamics.ensemble import model_inputs
-from pspo.dynamics.fit import ModelConfig, fit, fit_targets
+from pspo.dynamics.ensemble import Ensemble, model_inputs
+from pspo.dynamics.fit import FitRecord, ModelConfig, fit, fit_targets
 from pspo.dynamics.pool import load_or_fit_pool
 from pspo.dynamics.quality import model_quality
 
@@ -87,59 +90,76 @@ def holdout_nll(data, norm, models, config, seed) -> np.ndarray:
     return (0.5 * ((target - mean) / std) ** 2 + np.log(std / scale)).mean(axis=(1, 2))
 
 
-@pytest.fixture
-def compiled_once(monkeypatch):
-    """Fits of the same configuration share their compiled program, and tell the bootstraps they train on."""
-    real, boots = fit_module._compiled, []
+# A hasty fit: few rows and a high rate, so that the hold-out soon gets worse again
+
+
+class Hasty(NamedTuple):
+    data: Dataset
+    norm: Normaliser
+    models: Ensemble
+    record: FitRecord
+    boots: np.ndarray  # the bootstrap of each member
+    traces: int  # how often the training step was compiled
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Hasty]:
+    """Further fits of the same configuration share the compiled program as long as this lives."""
+    data = linear_dataset(100)
+    norm = fit_normaliser(data)
+    make, loss, programs, seen, traces = fit_module._compiled, fit_module.beta_nll_loss, {}, [], []
 
     def shared(optimiser, config):
-        run, score = PROGRAMS.setdefault(config, real(optimiser, config))
+        run, score = programs.setdefault(config, make(optimiser, config))
 
-        def watched(trainable, fixed, opt, x, y, rows, key, count):
-            boots.append(np.asarray(rows))
-            return run(trainable, fixed, opt, x, y, rows, key, count)
+        def watched(trainable, fixed, opt, x, y, boots, key, count):
+            seen.append(np.asarray(boots))
+            return run(trainable, fixed, opt, x, y, boots, key, count)
 
         return watched, score
 
-    monkeypatch.setattr(fit_module, "_compiled", shared)
-    return boots
+    def counted(*arguments):
+        traces.append(1)
+        return loss(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit_module, "_compiled", shared)
+        patch.setattr(fit_module, "beta_nll_loss", counted)
+        models, record = fit(data, norm, HASTY, 1, quiet)
+        yield Hasty(data, norm, models, record, seen[0], len(traces))
 
 
-PROGRAMS: dict[ModelConfig, tuple] = {}
-
-
-def test_early_stopping_keeps_the_best_and_stops(compiled_once) -> None:
-    """Few rows and a high rate: the hold-out gets worse again, and the best is what is returned."""
-    data = linear_dataset(100)
-    norm = fit_normaliser(data)
-    models, record = fit(data, norm, HASTY, 1, quiet)
+def test_early_stopping_keeps_the_best_and_stops(hasty) -> None:
+    record = hasty.record
     assert record.steps < HASTY.steps
     held = [value for _, _, value in record.curve]
     assert record.holdout_nll.mean() <= min(held) + 1e-6
     assert held[-1] > record.holdout_nll.mean() + 0.1  # the last parameters are clearly worse
-    np.testing.assert_allclose(holdout_nll(data, norm, models, HASTY, 1), record.holdout_nll, rtol=1e-3, atol=1e-3)
+    found = holdout_nll(hasty.data, hasty.norm, hasty.models, HASTY, 1)
+    np.testing.assert_allclose(found, record.holdout_nll, rtol=1e-3, atol=1e-3)
 
 
-def test_a_fit_is_decided_by_its_seed(compiled_once) -> None:
-    data = linear_dataset(100)
-    norm = fit_normaliser(data)
-    first, again, other = (fit(data, norm, HASTY, seed, quiet)[0] for seed in (1, 1, 2))
-    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
+def test_a_fit_is_decided_by_its_seed(hasty) -> None:
+    again, other = (fit(hasty.data, hasty.norm, HASTY, seed, quiet)[0] for seed in (1, 2))
+    for a, b in zip(jax.tree.leaves(hasty.models), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert not np.array_equal(first.net.weights[0], other.net.weights[0])
+    assert not np.array_equal(hasty.models.net.weights[0], other.net.weights[0])
 
 
-def test_members_have_their_own_start_and_their_own_bootstrap(compiled_once) -> None:
-    data = linear_dataset(100)
-    models, _ = fit(data, fit_normaliser(data), HASTY, 1, quiet)
-    for leaf in models.net.weights:
+def test_members_have_their_own_start_and_their_own_bootstrap(hasty) -> None:
+    for leaf in hasty.models.net.weights:
         assert not np.array_equal(leaf[0], leaf[1])
-    boots, train = compiled_once[0], data.split(HASTY.holdout, 1)[0]
+    boots, train = hasty.boots, hasty.data.split(HASTY.holdout, 1)[0]
     assert boots.shape == (2, len(train))
     assert np.isin(boots, train).all()  # never a row of the hold-out
     assert not np.array_equal(boots[0], boots[1])
     for row in boots:
         assert len(np.unique(row)) / len(train) == pytest.approx(1 - np.exp(-1), abs=0.12)
+
+
+@pytest.mark.xfail(strict=True, reason="ensemble(): weakly typed clamp bounds, three compilations")
+def test_the_training_step_is_compiled_once(hasty) -> None:
+    assert hasty.traces == 1
 
 
 def test_the_scales_of_the_targets_are_not_trained(fitted) -> None:
@@ -206,10 +226,9 @@ def test_errors_ahead_agree_with_a_loop() -> None:
 # The pool in the cache
 
 
-def test_a_pool_is_fitted_once_and_found_again(tmp_path, monkeypatch, compiled_once) -> None:
+def test_a_pool_is_fitted_once_and_found_again(tmp_path, monkeypatch, hasty) -> None:
     monkeypatch.setenv("PSPO_CACHE", str(tmp_path))
-    data = linear_dataset(100)
-    norm = fit_normaliser(data)
+    data, norm = hasty.data, hasty.norm
     looks: list[int] = []
 
     def progress(*_: object) -> None:

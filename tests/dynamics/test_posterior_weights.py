@@ -67,8 +67,8 @@ def test_entropy_is_minus_the_sum_of_p_log_p_between_zero_and_log_n(seed, count,
     log_weight = np.asarray(log_posterior(log_prior, f, beta), np.float64)
     found = np.asarray(entropy(log_weight))
     np.testing.assert_allclose(found, -(np.exp(log_weight) * log_weight).sum(axis=0), rtol=1e-4, atol=1e-5)
-    assert np.all(found >= -1e-6)
-    assert np.all(found <= np.log(count) + 1e-5)
+    assert np.all(found >= -1e-4)  # float32: large beta F leave log-weights normalised to a few digits less
+    assert np.all(found <= np.log(count) + 1e-4)
 
 
 def test_entropy_at_its_ends() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,9 +26,7 @@ def by_hand(weights, biases, activation: str, x: np.ndarray) -> np.ndarray:
 def some_stack(activation: str = "silu") -> MLP:
     """Four members, with biases that are not zero, so that forgetting one shows."""
     rng = np.random.default_rng(1)
-    weights = [
-        jnp.asarray(rng.normal(size=(4, *shape)), jnp.float32) for shape in zip(SIZES[:-1], SIZES[1:], strict=True)
-    ]
+    weights = [jnp.asarray(rng.normal(size=(4, *shape)), jnp.float32) for shape in pairwise(SIZES)]
     return MLP(weights, [jnp.asarray(rng.normal(size=(4, size)), jnp.float32) for size in SIZES[1:]], activation)
 
 
