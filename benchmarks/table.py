@@ -20,7 +20,7 @@ def show(found: dict[str, Any], console: Console) -> None:
 
 def _overview(found: dict[str, Any]) -> Table:
     product, action, play = found["matrix_product"], found["action"], found["simulator"]
-    grid = Table(title=f"Speed ({product['threads']} XLA threads)", caption="median (quartiles)")
+    grid = Table(title=f"Speed (XLA threads: {product['threads']})", caption="median (quartiles)")
     grid.add_column("what")
     for heading in ("per unit", "GFLOP/s", "of the matrix product"):
         grid.add_column(heading, justify="right")

@@ -16,7 +16,9 @@ S = TypeVar("S")
 def save(folder: Path, step: int, state: Any) -> None:
     folder.mkdir(exist_ok=True)
     write_arrays(folder / f"{step:010d}.safetensors", to_arrays(state), {"step": step})
-    for old in _files(folder)[KEPT:]:
+    # Later files are damaged ones that this run had to go back behind: they must not push out good ones.
+    later = [path for path in _files(folder) if int(path.stem) > step]
+    for old in later + _files(folder)[len(later) + KEPT :]:
         old.unlink()
 
 

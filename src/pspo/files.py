@@ -66,7 +66,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any
     """Named arrays and JSON-able facts in one checksummed safetensors file."""
     from safetensors.numpy import save
 
-    arrays = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
+    arrays = {name: np.asarray(a, order="C") for name, a in arrays.items()}
     text = json.dumps(facts, sort_keys=True)
     # One entry: the format keeps several in no particular order, and equal content should be equal bytes.
     seal = json.dumps({"facts": text, "sha256": digest(arrays, text)})

@@ -11,6 +11,7 @@ policy.safetensors, result.json, report.html
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -99,11 +100,12 @@ def create(path: str | Path, files: dict[str, Any]) -> Run:
         for name, value in files.items():
             run.write(name, value)
     except OSError as problem:
-        for name in files:
-            (run.path / f"{name}.json").unlink(missing_ok=True)
-        for folder in made:
-            if folder.exists():
-                folder.rmdir()
+        with contextlib.suppress(OSError):  # below a file there is nothing to remove
+            for name in files:
+                (run.path / f"{name}.json").unlink(missing_ok=True)
+            for folder in made:
+                if folder.exists():
+                    folder.rmdir()
         raise UserError(
             f"cannot write to {run.path} ({os.strerror(problem.errno or 0)}): choose another --out."
         ) from None

@@ -172,6 +172,7 @@ def _loop(session: Session, clock: _Clock, progress: Progress, say: Callable[[st
     step, saved = 0, time.monotonic()
     if found := checkpoint.load_newest(run.checkpoints, state, say):
         step, state = found
+        say(f"resuming at iteration {step}")
     run.rewind_metrics(step)
     chunk, look = compile_chunk(module, config, parts), _looker(session)
     while step < config.steps:

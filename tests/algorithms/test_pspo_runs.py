@@ -59,7 +59,6 @@ def test_the_other_ablations_stay_finite_and_leave_the_uniform_posterior(without
     assert not same_bits(run(begin(0), CHUNKS)[0].learned, state.learned)
 
 
-@pytest.mark.xfail(strict=True, reason="files.write_arrays: np.ascontiguousarray makes 0-d arrays 1-d")
 def test_a_state_survives_its_checkpoint_and_goes_on_with_the_same_bits(tmp_path, without_beta) -> None:
     begin, run = without_beta
     half, _ = run(begin(0), 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -66,9 +68,12 @@ def test_the_policy_is_a_callable_on_one_state_or_many(run: Path) -> None:
 
 
 def test_python_and_the_command_line_train_to_the_same_bits(run: Path, tmp_path: Path) -> None:
-    again = library.train("liquidation", preset="smoke", out=tmp_path / "run", episodes=500, say=lambda text: None)
-    assert (again.path / "policy.safetensors").read_bytes() == (run / "policy.safetensors").read_bytes()
-    assert again.result["score"] == json.loads((run / "result.json").read_text())["score"]
+    code = f"import pspo; r = pspo.train('liquidation', preset='smoke', out={str(tmp_path / 'run')!r}, episodes=500)"
+    code += "; print(r.result['score'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "policy.safetensors").read_bytes() == (run / "policy.safetensors").read_bytes()
+    assert float(done.stdout.split()[-1]) == json.loads((run / "result.json").read_text())["score"]
 
 
 def test_beta_zero_is_the_uniform_posterior_to_the_bit(tmp_path: Path) -> None:
@@ -127,10 +132,8 @@ def test_config_explains_every_key(capsys) -> None:
 
 
 def test_help_does_not_wait_for_jax() -> None:
-    import subprocess
-    import sys
-
-    code = "import sys; from pspo.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint('jax' in sys.modules)"
+    code = "import sys; from pspo.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    code += "print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip().endswith("False")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import PSPO, TINY, pspo, settings
 
-LONG = [*TINY, *settings(steps=6000, chunk=50, evaluate_every=2000, evaluate_episodes=200)]
+LONG = [*TINY, *settings(steps=3000, chunk=25, evaluate_every=1000, evaluate_episodes=200)]
 
 
 def start(out: Path, env: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -61,8 +61,12 @@ def test_a_killed_run_resumes_to_the_same_bits(whole: Path, tmp_path: Path, rows
     if not (run / "config.json").exists():
         pytest.skip("killed before the run directory was made: nothing to resume")
     assert not (run / "result.json").exists()
+    saved = list(run.glob("checkpoints/[0-9]*.safetensors"))
     done = pspo("resume", run, "--quiet", env=env)
     assert done.returncode == 0, done.stderr
+    # From the checkpoint, not from the start: otherwise equal bits would prove nothing.
+    assert ("resuming at iteration" in done.stderr) == bool(saved)
+    assert "skipping" not in done.stderr
     assert outcome(run) == outcome(whole)
 
 
@@ -95,7 +99,10 @@ def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_is_used(
     done = pspo("resume", run, "--quiet")
     assert done.returncode == 0, done.stderr
     assert newest.name in done.stderr
-    assert "damaged" in done.stderr
+    assert done.stderr.count("skipping a damaged checkpoint") == 1
+    saved = sorted(int(path.stem) for path in stopped.glob("checkpoints/[0-9]*.safetensors"))
+    assert len(saved) >= 2
+    assert f"resuming at iteration {saved[-2]}" in done.stderr
     assert outcome(run) == outcome(whole)
 
 

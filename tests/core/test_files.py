@@ -149,7 +149,6 @@ def test_strided_arrays_are_stored_by_value(tmp_path) -> None:
         np.testing.assert_array_equal(found[name], array)
 
 
-@pytest.mark.xfail(strict=True, reason="files.write_arrays: np.ascontiguousarray makes 0-d arrays 1-d")
 def test_scalars_keep_their_shape(tmp_path) -> None:
     write_arrays(tmp_path / "file", {"step": np.asarray(np.int32(3))}, {})
     found, _ = read_arrays(tmp_path / "file")

@@ -57,7 +57,6 @@ def test_a_file_in_the_way_is_refused(tmp_path) -> None:
     assert "exists already" in refusal(tmp_path / "file")
 
 
-@pytest.mark.xfail(strict=True, reason="runs.create: unlink raises NotADirectoryError below a file")
 def test_a_path_below_a_file_is_refused(tmp_path) -> None:
     (tmp_path / "file").write_text("mine")
     assert "cannot write" in refusal(tmp_path / "file" / "run")

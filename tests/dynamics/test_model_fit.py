@@ -157,7 +157,6 @@ def test_members_have_their_own_start_and_their_own_bootstrap(hasty) -> None:
         assert len(np.unique(row)) / len(train) == pytest.approx(1 - np.exp(-1), abs=0.12)
 
 
-@pytest.mark.xfail(strict=True, reason="ensemble(): weakly typed clamp bounds, three compilations")
 def test_the_training_step_is_compiled_once(hasty) -> None:
     assert hasty.traces == 1
 

@@ -193,7 +193,6 @@ def test_a_policy_reaches_the_bounds_exactly() -> None:
     np.testing.assert_array_equal(norm.from_unit(squash(ends)), [[0.0, -3.0], [4.0, -1.0]])
 
 
-@pytest.mark.xfail(strict=True, reason="Normaliser.from_unit rounds past the bounds, or short of them")
 @given(bounds)
 @settings(max_examples=80, deadline=None)
 def test_the_ends_of_the_unit_range_are_the_bounds_whatever_they_are(bound) -> None:

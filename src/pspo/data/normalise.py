@@ -71,7 +71,11 @@ class Normaliser(NamedTuple):
         return xp.arctanh(xp.clip(self.unit_action(action), -1.0, 1.0) / (1.0 + ACTION_MARGIN))
 
     def from_unit(self, unit: Array) -> Array:
-        return self.action_low + 0.5 * (unit + 1.0) * (self.action_high - self.action_low)
+        """Unit actions to the bounds, exactly so at the ends: rounding must not reach past them."""
+        xp = unit.__array_namespace__()
+        between = self.action_low + 0.5 * (unit + 1.0) * (self.action_high - self.action_low)
+        between = xp.clip(between, self.action_low, self.action_high)
+        return xp.where(unit >= 1.0, self.action_high, xp.where(unit <= -1.0, self.action_low, between))
 
 
 def squash(x: Array) -> Array:

@@ -62,8 +62,8 @@ class Ensemble(eqx.Module):
 def ensemble(key: Array, members: int, inputs: int, width: int, depth: int, target_mean, target_std) -> Ensemble:
     targets = target_mean.shape[0]
     net = mlp_stack(key, members, [inputs] + [width] * depth + [2 * targets], last_scale=0.1)
-    low = jnp.full((members, targets), LOG_STD_FLOOR)
-    high = jnp.full((members, targets), LOG_STD_CEILING)
+    low = jnp.full((members, targets), LOG_STD_FLOOR, jnp.float32)
+    high = jnp.full((members, targets), LOG_STD_CEILING, jnp.float32)
     return Ensemble(net, low, high, jnp.asarray(target_mean), jnp.asarray(target_std))
 
 

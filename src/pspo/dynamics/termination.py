@@ -42,7 +42,14 @@ class Never(eqx.Module):
         return jnp.zeros(next_obs.shape[:-1], bool)
 
 
-Termination = Known | Learned | Never
+class Always(eqx.Module):
+    """For logs of single decisions: every row is terminal."""
+
+    def __call__(self, norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array) -> Array:
+        return jnp.ones(next_obs.shape[:-1], bool)
+
+
+Termination = Known | Learned | Never | Always
 
 
 def _features(norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array) -> Array:
@@ -58,6 +65,8 @@ def fit_classifier(dataset: Dataset, norm: Normaliser, width: int, seed: int) ->
     x = _features(norm, jnp.asarray(dataset.obs), unit, jnp.asarray(dataset.next_obs))
     train, holdout = dataset.split(0.05, seed)
     ends, goes_on = train[dataset.terminal[train]], train[~dataset.terminal[train]]
+    if not (len(ends) and len(goes_on)):  # all examples of one kind fell into the hold-out: learn from every row
+        ends, goes_on = np.flatnonzero(dataset.terminal), np.flatnonzero(~dataset.terminal)
     net = mlp(key, [x.shape[-1], width, width, 1], last_scale=0.1)
     optimiser = optax.adam(optax.cosine_decay_schedule(1e-3, CLASSIFIER_STEPS))
     half, ends, goes_on = CLASSIFIER_BATCH // 2, jnp.asarray(ends), jnp.asarray(goes_on)
@@ -98,7 +107,9 @@ def make_termination(
         raise UserError(
             f"termination=known needs a task with a rule, and '{dataset.name}' has none: use learned or none."
         )
-    if choice == "learned" and not (dataset.terminal.any() and not dataset.terminal.all()):
+    if choice == "learned" and dataset.terminal.all():
+        return Always(), {"termination": "always"}
+    if choice == "learned" and not dataset.terminal.any():
         choice = "none"  # nothing to learn an end from
     if choice == "known":
         assert rule is not None
