@@ -47,7 +47,11 @@ def main() -> None:
     parser.add_argument("--preset", default="laptop")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--runs", type=Path, help="keep the run directories here")
+    parser.add_argument("--table", action="store_true", help="only print what is kept, as Markdown")
     options = parser.parse_args()
+    if options.table:
+        print(table(options.results))
+        return
     runs = options.runs or Path(tempfile.mkdtemp(prefix="pspo-liquidation-"))
     for variant in options.variants:
         if variant not in VARIANTS:
@@ -82,6 +86,26 @@ def measure(variant: str, options: argparse.Namespace, folder: Path) -> None:
     }
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / f"liquidation-{variant}.json").write_text(json.dumps(result, indent=2) + "\n")
+
+
+def table(results: Path) -> str:
+    """The kept results as a Markdown table."""
+    lines = [
+        "| variant | score, 100,000 episodes | score by exact regret | each seed, by regret | posterior entropy |",
+        "|---|---|---|---|---|",
+    ]
+    for variant in VARIANTS:
+        path = results / f"liquidation-{variant}.json"
+        if not path.exists():
+            continue
+        found = json.loads(path.read_text())["summary"]
+        score, exact, entropy = found["score"], found["score_by_regret"], found["posterior_entropy"]
+        each = ", ".join(f"{value:.2f}" for value in exact["each"])
+        lines.append(
+            f"| {variant} | {score['mean']:.2f} ± {score['std']:.2f} | {exact['mean']:.2f} ± {exact['std']:.2f} "
+            f"| {each} | {entropy['mean']:.3f} |"
+        )
+    return "\n".join(lines)
 
 
 def corrupted_mass(run: Path) -> float:

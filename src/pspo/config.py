@@ -102,7 +102,7 @@ def _read(key: Key, value: Any) -> Any:
         return value
     try:
         value = _convert(key.kind, value)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise UserError(f"{key.name}={value} is not {_article(key.kind)}.") from None
     bounds = key.bounds
     if bounds and not bounds.low <= value <= bounds.high:  # also false for NaN
@@ -116,9 +116,12 @@ def _convert(kind: Any, value: Any) -> Any:
             return value
         return {"true": True, "false": False, "1": True, "0": False}.get(str(value).lower()) or _false_or_raise(value)
     if kind is int:
-        if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        if isinstance(value, bool):
             raise ValueError
-        return int(value) if not isinstance(value, str) else int(value.replace("_", ""))
+        number = float(value)  # so that 1e4 is as good as 10000
+        if not number.is_integer():
+            raise ValueError
+        return int(number)
     if kind is float:
         if isinstance(value, bool):
             raise ValueError

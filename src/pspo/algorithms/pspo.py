@@ -225,6 +225,9 @@ def imagine(config: Config, parts: Parts, state: State) -> tuple[State, Context]
     pool = parts.arrays.pool
     active = jax.random.choice(draw_key, pool.size, (min(config.active, pool.size),), replace=False)
     log_prior = jax.nn.log_softmax(parts.arrays.log_prior[active])
+    if config.redraw == "episode":
+        # A held model may have left the active set: age zero makes every chain draw one anew.
+        state = state._replace(chains=state.chains._replace(age=jnp.zeros_like(state.chains.age)))
     return state._replace(key=key), Context(pool.take(active), log_prior)
 
 

@@ -1,4 +1,4 @@
-"""How good the models are, on rows and episodes they did not choose: likelihood, calibration, k-step error."""
+"""How good the models are, on held-out rows, and along logged episodes: likelihood, calibration, k-step error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def holdout_nll(dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.n
 
 def model_quality(dataset: Dataset, norm: Normaliser, models: Ensemble, holdout: np.ndarray) -> dict[str, Any]:
     """Numbers for the report, as plain lists."""
-    mean, log_std, y = _predictions(dataset, norm, models, holdout[:MOST_ROWS])
+    mean, log_std, y = _predictions(dataset, norm, models, holdout[:: -(-len(holdout) // MOST_ROWS)])
     likelihood = -np.asarray(nll(mean, log_std, y).mean(axis=(1, 2))) - 0.5 * np.log(2 * np.pi)
     # Probability integral transform: uniform if the predicted spread is right.
     pit = np.asarray(gaussian.cdf((y - mean) * jnp.exp(-log_std)))
