@@ -13,7 +13,7 @@ test: $(VENV)/.dev  ## everything that runs in minutes
 	$(BIN)/python -m pytest -n 2
 
 test-slow: $(VENV)/.dev  ## the longer checks
-	$(BIN)/python -m pytest -n 2 -m slow
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -n 2 -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
