@@ -160,7 +160,7 @@ def _resume(arguments: argparse.Namespace) -> None:
 
 
 def _threads(wanted: int | None) -> int:
-    """One thread by default: networks of a laptop preset are too small to share, and seeds fill the other cores."""
+    """One thread by default: the same bits alone and among other seeds, which fill the other cores."""
     if wanted is not None and wanted < 1:
         raise UserError(f"--threads {wanted} is out of range: at least one is needed.")
     return wanted or int(os.environ.get("NPROC") or 1)

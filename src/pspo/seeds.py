@@ -1,7 +1,6 @@
 """Several seeds in one call: one process per seed, as many at a time as there are cores.
 
-Measured against a vmap over seeds: two processes of one thread each keep two cores busy on small
-networks, where one process with two threads does not (see docs/decisions.md).
+`python -m benchmarks.seeds` measures this against a vmap over seeds; docs/decisions.md has the numbers.
 """
 
 from __future__ import annotations
