@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help="see `pspo config`"
     )
-    train.add_argument("--episodes", type=int, default=10_000, help="of the final judgement (default: %(default)s)")
+    train.add_argument("--episodes", type=int, help="of the final judgement (default: the task's own number)")
     _common(train)
 
     resume = command("resume", _resume, "Go on with a run that was stopped, to the same bits.")
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
     evaluate = command("evaluate", _evaluate, "Judge a run's policy in its simulator, acting by its mode.")
     evaluate.add_argument("run", metavar="DIR", help="a run directory or a policy file")
-    evaluate.add_argument("--episodes", type=int, default=10_000, help="default: %(default)s")
+    evaluate.add_argument("--episodes", type=int, help="default: the task's own number")
     evaluate.add_argument("--seed", type=int, default=0, help="of the simulated episodes (default: %(default)s)")
     evaluate.add_argument("--json", action="store_true", help="print JSON")
 
@@ -115,8 +115,7 @@ def _train(arguments: argparse.Namespace) -> int | None:
         from pspo.seeds import train_seeds
 
         return train_seeds(arguments)
-    if arguments.episodes < 1:
-        raise UserError(f"--episodes {arguments.episodes} is out of range: at least one is needed.")
+    _require_episodes(arguments.episodes)
     settings = parse_settings(arguments.settings)
     use_threads(_threads(arguments.threads))
     from pspo.training import train
@@ -166,6 +165,11 @@ def _threads(wanted: int | None) -> int:
     return wanted or int(os.environ.get("NPROC") or 1)
 
 
+def _require_episodes(count: int | None) -> None:
+    if count is not None and count < 1:
+        raise UserError(f"--episodes {count} is out of range: at least one is needed.")
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
@@ -173,8 +177,7 @@ def _say(text: str) -> None:
 def _evaluate(arguments: argparse.Namespace) -> None:
     from pspo.policy import load_policy
 
-    if arguments.episodes < 1:
-        raise UserError(f"--episodes {arguments.episodes} is out of range: at least one is needed.")
+    _require_episodes(arguments.episodes)
     policy = load_policy(arguments.run)
     from pspo.evaluation import evaluate
 

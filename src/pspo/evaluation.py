@@ -19,8 +19,6 @@ from pspo.errors import UserError
 from pspo.nets.policies import MixturePolicy, act
 from pspo.policy import Policy, load_policy, to_network
 
-DEFAULT_EPISODES = 10_000
-
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -82,12 +80,14 @@ def evaluate_network(task: Task, actor: Actor, policy: MixturePolicy, episodes: 
 
 
 def evaluate(
-    what: str | Path | Policy, episodes: int = DEFAULT_EPISODES, seed: int = 0, task: str | None = None
+    what: str | Path | Policy, episodes: int | None = None, seed: int = 0, task: str | None = None
 ) -> Evaluation:
-    """A run directory, a policy file or a policy, in the simulator of its task."""
+    """A run directory, a policy file or a policy, in the simulator of its task; as many episodes as usual there."""
     keep_compiled_programs()
     policy = what if isinstance(what, Policy) else load_policy(what)
     name = task or policy.facts.get("task")
     if not name:
         raise UserError("this policy's data name no task with a simulator: pass task=... if there is one.")
-    return evaluate_network(get_task(name), actor_by_mode(policy.norm), to_network(policy), episodes, seed)
+    where = get_task(name)
+    count = where.default_episodes if episodes is None else episodes
+    return evaluate_network(where, actor_by_mode(policy.norm), to_network(policy), count, seed)

@@ -57,7 +57,9 @@ def train_seeds(arguments: Namespace) -> int:
 def _command(arguments: Namespace, seed: int, out: Path, threads: int) -> list[str]:
     words = [sys.executable, "-m", "pspo", "train", arguments.dataset, "--algo", arguments.algo]
     words += ["--preset", arguments.preset, "--seed", str(seed), "--out", str(out), "--quiet"]
-    words += ["--threads", str(threads), "--episodes", str(arguments.episodes)]
+    words += ["--threads", str(threads)]
+    if arguments.episodes is not None:
+        words += ["--episodes", str(arguments.episodes)]
     words += [word for setting in arguments.settings for word in ("--set", setting)]
     return [*words, "--tensorboard"] if arguments.tensorboard else words
 

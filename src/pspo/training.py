@@ -31,7 +31,7 @@ from pspo.data.sources import load_dataset
 from pspo.display import Progress, silent
 from pspo.envs.task import Task, get_task
 from pspo.errors import Diverged, UserError
-from pspo.evaluation import DEFAULT_EPISODES, actor_by_mode, evaluate_network
+from pspo.evaluation import actor_by_mode, evaluate_network
 from pspo.files import write_arrays
 from pspo.manifest import describe_machine
 from pspo.policy import FILE_NAME, from_network
@@ -50,12 +50,15 @@ def train(
     seed: int = 0,
     out: str | Path | None = None,
     settings: dict[str, Any] | None = None,
-    episodes: int = DEFAULT_EPISODES,
+    episodes: int | None = None,
     progress: Progress = silent,
     say: Callable[[str], None] = print,
     tracker: Callable[[Path], Tracker] = no_tracker,
 ) -> Run:
-    """Learn a policy from a dataset; returns the finished run. Everything is checked before anything is written."""
+    """Learn a policy from a dataset; returns the finished run. Everything is checked before anything is written.
+
+    `episodes` of the final judgement default to the task's own number.
+    """
     module = get_algorithm(algo)
     if not 0 <= seed < 2**31:
         raise UserError(f"seed={seed} is out of range: it must be a whole number from 0 to {2**31 - 1}.")
@@ -69,7 +72,7 @@ def train(
         "task": data.task,
         "preset": preset,
         "seed": seed,
-        "episodes": episodes,
+        "episodes": episodes or (get_task(data.task).default_episodes if data.task else 0),
     }
     manifest = describe_machine() | {"data_hash": data.hash, "seed": seed, "timings": {}}
     place = out or free_path(f"{data.name}-{algo}-{preset}-seed{seed}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ class Task:
     """(obs, action, next_obs) -> bool array; JAX, any leading shape."""
     simulate: Callable[..., Simulation]
     """(act, key, episodes) -> Simulation."""
+    default_episodes: int = 10_000
+    """Of a judgement, where the user names no number: as many as the simulator gives in seconds."""
 
     def normalised(self, raw: Any) -> Any:
         """The score on the scale where random is 0 and expert is 100; a number or an array."""
@@ -63,4 +66,24 @@ def _liquidation() -> Task:
     )
 
 
-_TASKS: dict[str, Callable[[], Task]] = {"liquidation": _liquidation}
+def _locomotion(name: str) -> Task:
+    from pspo.envs import mujoco
+
+    facts = mujoco.LOCOMOTION[name]
+    return Task(
+        name=name,
+        random_return=facts.random_return,
+        expert_return=facts.expert_return,
+        optimal_return=None,
+        terminated=mujoco.TERMINATED[name],
+        simulate=partial(mujoco.simulate, name),
+        default_episodes=50,
+    )
+
+
+_TASKS: dict[str, Callable[[], Task]] = {
+    "liquidation": _liquidation,
+    "hopper": partial(_locomotion, "hopper"),
+    "walker2d": partial(_locomotion, "walker2d"),
+    "halfcheetah": partial(_locomotion, "halfcheetah"),
+}

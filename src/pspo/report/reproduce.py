@@ -10,7 +10,6 @@ from pspo.algorithms import get_algorithm
 from pspo.config import build, flatten, preset
 from pspo.data.sources import BUILT_IN, READERS
 from pspo.errors import UserError
-from pspo.evaluation import DEFAULT_EPISODES
 from pspo.report.contents import Contents
 
 DEFAULT_THREADS = 1
@@ -37,7 +36,7 @@ def command(contents: Contents) -> list[str]:
     facts = contents.facts
     pieces = [["pspo", "train", str(facts.get("dataset", "DATASET"))]]
     pieces += [[f"--{option}", str(facts[option])] for option in ("algo", "preset", "seed") if option in facts]
-    if facts.get("episodes", DEFAULT_EPISODES) != DEFAULT_EPISODES:
+    if contents.task and facts.get("episodes", contents.task.default_episodes) != contents.task.default_episodes:
         pieces.append(["--episodes", str(facts["episodes"])])
     if contents.manifest.get("threads", DEFAULT_THREADS) != DEFAULT_THREADS:
         pieces.append(["--threads", str(contents.manifest["threads"])])  # another split of a sum has other last bits
