@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from pspo import __version__
+from pspo.cli_collect import add_collect
 from pspo.errors import Diverged, UserError
 
 PROBLEM, DIVERGED, INTERRUPTED = 2, 3, 130
@@ -79,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     info = data.add_parser("info", help="Sizes, returns and hash of a dataset.")
     info.set_defaults(command=_data_info)
     info.add_argument("dataset")
+
+    add_collect(command)
 
     report = command("report", _report, "Write a run's HTML page anew.")
     report.add_argument("run", metavar="DIR")

@@ -1,0 +1,1 @@
+"""Collecting data: behaviour policies, their episodes, and an online learner to get such policies from."""
