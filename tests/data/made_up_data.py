@@ -56,18 +56,21 @@ def _flags(rows: int) -> st.SearchStrategy[np.ndarray]:
 
 
 @st.composite
-def datasets(draw: st.DrawFn) -> Dataset:
+def datasets(draw: st.DrawFn, gaps: bool = False) -> Dataset:
+    """`gaps`: some terminal rows may lack their next state."""
     rows, obs_dim, action_dim = draw(st.integers(1, 12)), draw(st.integers(1, 3)), draw(st.integers(1, 2))
     low = draw(_floats(action_dim))
+    terminal = draw(_flags(rows))
     return Dataset(
         obs=draw(_floats(rows, obs_dim)),
         action=draw(_floats(rows, action_dim)),
         reward=draw(_floats(rows)),
         next_obs=draw(_floats(rows, obs_dim)),
-        terminal=draw(_flags(rows)),
+        terminal=terminal,
         timeout=draw(_flags(rows)),
         action_low=low,
         action_high=low + 1,
         name=draw(st.sampled_from(["dataset", "logs of May"])),
         task=draw(st.sampled_from([None, "liquidation"])),
+        next_known=draw(_flags(rows)) | ~terminal if gaps else None,  # pyright: ignore[reportArgumentType]
     )

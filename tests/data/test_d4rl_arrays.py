@@ -20,32 +20,64 @@ def test_next_observations_are_derived_inside_episodes_only() -> None:
     arrays = clean_d4rl(rows=14)  # row 5 is a terminal, row 11 a time-out, row 13 the last
     del arrays["next_observations"]
     dataset = Dataset.from_arrays(arrays)
-    kept = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 12]
+    kept = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]
     np.testing.assert_array_equal(dataset.obs, arrays["observations"][kept])
-    np.testing.assert_array_equal(dataset.next_obs, arrays["observations"][np.add(kept, 1)])
     np.testing.assert_array_equal(dataset.reward, arrays["rewards"][kept])
-    assert not dataset.terminal.any()
-    assert dataset.episode_lengths().tolist() == [5, 5, 1]
+    assert np.flatnonzero(dataset.terminal).tolist() == [5]
+    assert np.flatnonzero(dataset.timeout).tolist() == [10, 11]
+    assert np.flatnonzero(~dataset.next_known).tolist() == [5]
+    follows = np.add(kept, 1)
+    follows[5] = 5  # a placeholder
+    np.testing.assert_array_equal(dataset.next_obs, arrays["observations"][follows])
     (note,) = dataset.notes
-    assert "3 in all" in note
-    assert "1 of them terminal" in note
+    assert "keep their reward (1 in all)" in note
+    assert "dropped (2 in all)" in note
 
 
-def test_episodes_of_one_row_leave_nothing_behind() -> None:
+def test_episodes_of_one_row_are_kept_if_terminal_and_dropped_if_not() -> None:
     arrays = clean_d4rl(rows=6)
     del arrays["next_observations"]
-    arrays["terminals"] = np.array([0, 0, 1, 1, 0, 1])
+    arrays["terminals"] = np.array([0, 0, 1, 1, 0, 0])
+    arrays["timeouts"] = np.array([1, 0, 0, 0, 0, 0])
     dataset = Dataset.from_arrays(arrays)
-    np.testing.assert_array_equal(dataset.obs, arrays["observations"][[0, 1, 4]])
-    assert dataset.episode_lengths().tolist() == [2, 1]
+    np.testing.assert_array_equal(dataset.obs, arrays["observations"][[1, 2, 3, 4]])
+    assert dataset.terminal.tolist() == [False, True, True, False]
+    assert dataset.timeout.tolist() == [False, False, False, True]
+    assert dataset.episode_lengths().tolist() == [2, 1, 1]
+
+
+def test_single_decisions_need_no_next_state() -> None:
+    arrays = clean_d4rl()
+    del arrays["next_observations"]
+    dataset = Dataset.from_arrays({**arrays, "terminals": np.ones(60)})
+    assert dataset.size == 60
+    assert not dataset.next_known.any()
 
 
 def test_nothing_to_derive_from_is_an_error() -> None:
     arrays = clean_d4rl()
     del arrays["next_observations"]
-    arrays["terminals"] = np.ones(60)
-    with pytest.raises(UserError, match="'next_observations' is missing"):
-        Dataset.from_arrays(arrays)
+    with pytest.raises(UserError, match="next states are missing"):
+        Dataset.from_arrays({**arrays, "terminals": np.zeros(60), "timeouts": np.ones(60)})
+
+
+def test_gaps_in_given_next_states_are_filled_kept_or_dropped() -> None:
+    arrays = clean_d4rl(rows=24)  # terminals at 5 and 17, time-outs at 11 and 23
+    known = np.ones(24, bool)
+    known[[3, 5, 11]] = False
+    arrays["next_observations"][[3, 5, 11]] = np.nan
+    dataset = Dataset.from_arrays({**arrays, "next_known": known})
+    assert dataset.size == 23
+    np.testing.assert_array_equal(dataset.next_obs[3], arrays["observations"][4])
+    assert np.flatnonzero(~dataset.next_known).tolist() == [5]
+    assert np.flatnonzero(dataset.timeout).tolist() == [10, 22]  # row 11 is gone
+    np.testing.assert_array_equal(dataset.next_obs[16], arrays["next_observations"][17])  # the terminal, known
+    assert len(dataset.notes) == 1
+
+
+def test_terminals_without_a_next_state_need_no_note() -> None:
+    arrays = clean_d4rl()
+    assert Dataset.from_arrays({**arrays, "next_known": ~arrays["terminals"]}).notes == ()
 
 
 def test_timeouts_may_be_left_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
@@ -46,6 +47,8 @@ def test_numbers_of_any_kind_become_float32_and_flags_become_bool() -> None:
         ("action_low", np.array([-1.0, 1.0]), ["'action_low'", "column 1"]),
         ("action_high", np.array([1.0, np.inf]), ["'action_high'", "inf", "column 1"]),
         ("action_high", np.ones(3), ["'action_high'", "(3,)", "(60, 2)"]),
+        ("next_known", np.ones(59), ["'next_known'", "(59,)", "(60, 3)"]),
+        ("next_known", np.arange(60) != 7, ["'next_known'", "row 7", "not terminal"]),
     ],
 )
 def test_wrong_input_is_refused_in_one_sentence(field: str, value: object, words: list[str]) -> None:
@@ -144,6 +147,34 @@ def test_the_hash_notices_any_single_change(dataset: Dataset, data: st.DataObjec
         away = np.inf if field == "action_high" else -np.inf  # keeps the bounds in order
         changed[place] = np.nextafter(changed[place], np.float32(away))
     assert replace(dataset, **{field: changed}).hash != dataset.hash
+
+
+# Terminal rows whose next state was never logged
+
+
+def test_an_unknown_next_state_is_one_placeholder_and_changes_the_hash() -> None:
+    fields = clean_fields()
+    known = np.ones(60, bool)
+    known[17] = False
+    dataset = Dataset(**fields, next_known=known)
+    np.testing.assert_array_equal(dataset.next_obs[17], fields["obs"][17])
+    np.testing.assert_array_equal(dataset.next_obs[known], fields["next_obs"][known])
+    fields["next_obs"][17] = 99
+    assert Dataset(**fields, next_known=known).hash == dataset.hash
+    fields["next_obs"][17] = fields["obs"][17]
+    assert Dataset(**fields).hash != dataset.hash
+    assert dataset.summary()["without_next_state"] == 1
+
+
+def test_the_hash_of_ordinary_data_is_what_it_always_was() -> None:
+    """Caches, manifests and results name it."""
+    dataset = Dataset(**clean_fields())
+    expected = hashlib.sha256(b"task=None\n")
+    for field in HASHED_ARRAYS:
+        array = getattr(dataset, field)
+        expected.update(f"{field} {array.dtype.str} {array.shape}\n".encode() + array.tobytes())
+    assert dataset.hash == expected.hexdigest()
+    assert replace(dataset, next_known=np.ones(60)).hash == dataset.hash
 
 
 def test_the_hash_covers_the_task_and_the_shape_but_not_the_name() -> None:

@@ -68,6 +68,8 @@ def _not_finite(dataset: Dataset) -> Iterator[Finding]:
     for field in ("obs", "action", "reward", "next_obs"):
         values = getattr(dataset, field).reshape(dataset.size, -1)
         bad = ~np.isfinite(values)
+        if field == "next_obs" and not dataset.next_known.all():
+            bad[~dataset.next_known] = False  # a copy of obs, which has its own finding
         if not bad.any():
             continue
         row = int(bad.any(axis=1).argmax())
@@ -151,7 +153,8 @@ def _constant_columns(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _nothing_moves(dataset: Dataset) -> Iterator[Finding]:
-    if np.array_equal(dataset.obs, dataset.next_obs):
+    known = slice(None) if dataset.next_known.all() else dataset.next_known
+    if dataset.next_known.any() and np.array_equal(dataset.obs[known], dataset.next_obs[known]):
         message = "next_obs equals obs in every row from row 0 on: check that the state after the action was logged."
         yield Finding("warning", "nothing-moves", message, row=0)
 
@@ -179,7 +182,7 @@ def _row_keys(dataset: Dataset) -> np.ndarray:
     Two of a million different rows share a key with a chance of about 3e-8, too little to guard a warning against.
     """
     key = np.zeros(dataset.size, dtype=np.uint64)
-    for field in ("obs", "action", "reward", "next_obs", "terminal", "timeout"):
+    for field in ("obs", "action", "reward", "next_obs", "terminal", "timeout", "next_known"):
         values = getattr(dataset, field).reshape(dataset.size, -1)
         bits = values.view(np.uint32 if values.dtype == np.float32 else np.uint8)
         for column in bits.T:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from pspo.data.arrays import frozen_flags, frozen_floats, require_same_rows
+from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows
+from pspo.data.next_states import complete_next_states
 from pspo.errors import UserError
 
 REQUIRED = ("observations", "actions", "rewards", "terminals")
-OPTIONAL_ARRAYS = ("next_observations", "timeouts", "action_low", "action_high")
+OPTIONAL_ARRAYS = ("next_observations", "next_known", "timeouts", "action_low", "action_high")
 LABELS = ("name", "task", "notes")
 KNOWN_KEYS = frozenset((*REQUIRED, *OPTIONAL_ARRAYS, *LABELS))
 
@@ -38,11 +39,8 @@ def fields_from_d4rl(arrays: Mapping[str, Any], unread: Iterable[str] = ()) -> d
 
     fields["action_low"], fields["action_high"], bounds_note = _bounds(arrays, fields["action"])
     notes.extend(bounds_note)
-    if "next_observations" in arrays:
-        fields["next_obs"] = arrays["next_observations"]
-    else:
-        fields, derived_note = _derive_next_obs(fields)
-        notes.append(derived_note)
+    fields, next_notes = _next_states(arrays, fields)
+    notes.extend(next_notes)
 
     labels = {key: _text(key, arrays[key]) for key in ("name", "task") if arrays.get(key) is not None}
     return {**fields, **labels, "notes": tuple(notes)}
@@ -68,28 +66,17 @@ def _unread_note(unread: list[str]) -> str:
     return f"arrays that are not used: {shown}{more}."
 
 
-def _derive_next_obs(fields: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """The next state is the state of the following row; rows that end an episode have none, and are dropped.
-
-    Terminal rows go too: critics never look at the state after them, but a dynamics model would learn an invented one.
-    The row before a dropped one ends its episode now. Its next state still has value, so that end is a time-out.
-    """
-    ends = fields["terminal"] | fields["timeout"]
-    ends[-1] = True
-    kept = np.flatnonzero(~ends)
-    if not kept.size:
-        raise UserError(
-            "the array 'next_observations' is missing and no episode has two rows to derive it from: add that array."
-        )
-    derived = {key: fields[key][kept] for key in ("obs", "action", "reward")}
-    derived["next_obs"] = fields["obs"][kept + 1]
-    derived["terminal"] = np.zeros(kept.size, dtype=bool)
-    derived["timeout"] = ends[kept + 1]
-    note = (
-        "next_observations was missing and is derived from the following row, "
-        f"so rows that end an episode were dropped ({ends.sum()} in all, {fields['terminal'].sum()} of them terminal)."
-    )
-    return {**fields, **derived}, note
+def _next_states(arrays: Mapping[str, Any], fields: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    if "next_observations" not in arrays:
+        return complete_next_states(fields, np.zeros(len(fields["obs"]), dtype=bool))
+    known = frozen_flags("next_known", arrays["next_known"]) if "next_known" in arrays else None
+    if known is None or known.all():
+        return {**fields, "next_obs": arrays["next_observations"]}, []
+    next_obs = frozen_floats("next_observations", arrays["next_observations"], axes=2)
+    require_same_rows("next_observations", next_obs, "observations", fields["obs"])
+    require_same_columns("next_observations", next_obs, "observations", fields["obs"])
+    require_same_rows("next_known", known, "observations", fields["obs"])
+    return complete_next_states({**fields, "next_obs": next_obs}, known)
 
 
 def _bounds(arrays: Mapping[str, Any], action: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:

@@ -35,6 +35,9 @@ class Dataset:
     name: str = "dataset"
     task: str | None = None  # a known simulator that can evaluate a policy, such as "liquidation"
     notes: tuple[str, ...] = ()  # what was assumed or dropped while reading the data
+    # (n,) bool: false where a terminal row's next state was never logged; next_obs then repeats obs, and no model
+    # may learn from it. All true unless given.
+    next_known: np.ndarray = None  # pyright: ignore[reportAssignmentType]
 
     def __post_init__(self) -> None:
         for field, axes in (("obs", 2), ("action", 2), ("reward", 1), ("next_obs", 2)):
@@ -47,8 +50,24 @@ class Dataset:
         if (self.terminal & self.timeout).any():
             # A terminal that falls on the time limit is a terminal: there is nothing left to bootstrap from.
             self._set("timeout", frozen_flags("timeout", self.timeout & ~self.terminal))
+        self._freeze_next_known()
         self._freeze_bounds()
         self._set("notes", tuple(self.notes))
+
+    def _freeze_next_known(self) -> None:
+        given = np.ones(self.size, dtype=bool) if self.next_known is None else self.next_known
+        known = frozen_flags("next_known", given)
+        require_same_rows("next_known", known, "obs", self.obs)
+        self._set("next_known", known)
+        needed = ~known & ~self.terminal
+        if needed.any():
+            row = int(needed.argmax())
+            raise UserError(f"'next_known' is false at row {row}, which is not terminal: give its next state.")
+        lost = np.flatnonzero(~known)
+        if (self.next_obs[lost] != self.obs[lost]).any():
+            placeholder = self.next_obs.copy()  # one placeholder, so that equal data have equal hashes
+            placeholder[lost] = self.obs[lost]
+            self._set("next_obs", frozen_floats("next_obs", placeholder, axes=2))
 
     def _freeze_bounds(self) -> None:
         for field in ("action_low", "action_high"):
@@ -71,8 +90,8 @@ class Dataset:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], unread: Iterable[str] = ()) -> Dataset:
-        """From D4RL names: observations, actions, rewards, terminals; optional are next_observations, timeouts,
-        action_low, action_high, name and task. What had to be assumed is said in `notes`.
+        """From D4RL names: observations, actions, rewards, terminals; optional are next_observations, next_known,
+        timeouts, action_low, action_high, name and task. What had to be assumed is said in `notes`.
 
         `unread` names arrays that a file holds but that were not loaded.
         """
@@ -149,7 +168,8 @@ class Dataset:
     def hash(self) -> str:
         """SHA-256 of all that can change what is learnt: the arrays, the bounds and the task, but not the name."""
         digest = hashlib.sha256(f"task={self.task!r}\n".encode())
-        for field in HASHED_ARRAYS:
+        # Left out where it says nothing: data whose next states are all known keep the hash they always had.
+        for field in HASHED_ARRAYS if self.next_known.all() else (*HASHED_ARRAYS, "next_known"):
             array = getattr(self, field)
             canonical = array.astype(array.dtype.newbyteorder("<"), copy=False)  # the same on every machine
             digest.update(f"{field} {canonical.dtype.str} {canonical.shape}\n".encode())
@@ -161,6 +181,7 @@ class Dataset:
         with np.errstate(invalid="ignore"):  # infinite rewards give NaN here: that is the honest answer
             returns = self.episode_returns()
             mean, spread = float(returns.mean()), float(returns.std())
+        unknown = self.size - int(self.next_known.sum())
         return {
             "name": self.name,
             "task": self.task,
@@ -168,6 +189,7 @@ class Dataset:
             "episodes": len(returns),
             "terminals": int(self.terminal.sum()),
             "timeouts": int(self.timeout.sum()),
+            **({"without_next_state": unknown} if unknown else {}),
             "obs_dim": self.obs_dim,
             "action_dim": self.action_dim,
             "return_mean": mean,

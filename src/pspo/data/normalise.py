@@ -102,7 +102,8 @@ def fit_normaliser(dataset: Dataset, gamma: float = 0.99) -> Normaliser:
     Rewards are divided by the standard deviation of the log's discounted returns-to-go: values then
     have a spread of about one on every task, so temperatures and learning rates keep their meaning.
     """
-    both = np.concatenate([dataset.obs, dataset.next_obs])
+    known = dataset.next_known
+    both = np.concatenate([dataset.obs, dataset.next_obs if known.all() else dataset.next_obs[known]])
     std = both.std(axis=0, dtype=np.float64)
     spread = dataset.returns_to_go(gamma).std()
     columns, points = _grids(both)

@@ -64,6 +64,8 @@ def _members(dataset: Dataset) -> dict[str, Any]:
         "action_high": dataset.action_high,
         "name": np.array(dataset.name),
     }
+    if not dataset.next_known.all():
+        members["next_known"] = dataset.next_known
     if dataset.task is not None:
         members["task"] = np.array(dataset.task)
     if dataset.notes:

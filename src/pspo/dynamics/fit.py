@@ -67,12 +67,32 @@ def fit_targets(dataset: Dataset, norm: Normaliser) -> tuple[np.ndarray, np.ndar
     """What members predict: change of observation and normalised reward; with its mean and spread."""
     reward = dataset.reward / norm.reward_scale
     target = np.concatenate([dataset.next_obs - dataset.obs, reward[:, None]], axis=1).astype(np.float32)
-    std = target.std(axis=0, dtype=np.float64)
+    counts = target_counts(dataset)
+    # Where no next state at all is known, the placeholders' own mean of zero will do.
+    where = True if counts is None or not dataset.next_known.any() else counts
+    std = target.std(axis=0, dtype=np.float64, where=where)
     return (
         target,
-        target.mean(axis=0, dtype=np.float64).astype(np.float32),
+        target.mean(axis=0, dtype=np.float64, where=where).astype(np.float32),
         np.where(std > 1e-6, std, 1.0).astype(np.float32),
     )
+
+
+def target_counts(dataset: Dataset) -> np.ndarray | None:
+    """(n, targets) bool: which targets were logged; a row without its next state still has its reward. None: all."""
+    if dataset.next_known.all():
+        return None
+    return np.column_stack([np.repeat(dataset.next_known[:, None], dataset.obs_dim, 1), np.ones(dataset.size, bool)])
+
+
+class Targets(NamedTuple):
+    """Normalised targets, and which of them count; None says all, and then costs nothing."""
+
+    value: Array
+    counts: Array | None
+
+    def rows(self, index: Array | np.ndarray) -> Targets:
+        return Targets(self.value[index], None if self.counts is None else self.counts[index])
 
 
 def nll(mean: Array, log_std: Array, target: Array) -> Array:
@@ -80,10 +100,23 @@ def nll(mean: Array, log_std: Array, target: Array) -> Array:
     return 0.5 * jnp.square((target - mean) * jnp.exp(-log_std)) + log_std
 
 
-def beta_nll_loss(model: Ensemble, x: Array, target: Array, exponent: float) -> Array:
-    """Sum over members of their mean loss; x and target carry one batch per member."""
+def mean_nll(mean: Array, log_std: Array, target: Targets) -> Array:
+    """Per member, over the rows and targets that count."""
+    each = nll(mean, log_std, target.value)
+    if target.counts is None:
+        return each.mean(axis=(1, 2))
+    return (each * target.counts).sum(axis=(1, 2)) / target.counts.sum()
+
+
+def beta_nll_loss(model: Ensemble, x: Array, target: Array, exponent: float, counts: Array | None = None) -> Array:
+    """Sum over members of their mean loss; x and target carry one batch per member.
+
+    Targets that do not count have weight zero; rows are averaged over all the same.
+    """
     mean, log_std = model.normalised(x, each=True)
     weight = jax.lax.stop_gradient(jnp.exp(2.0 * exponent * log_std))
+    if counts is not None:
+        weight = weight * counts
     likelihood = (weight * nll(mean, log_std, target)).sum(-1).mean(-1).sum()
     # The clamp's bounds are learned: this pulls them together unless the data push them apart.
     return likelihood + 0.01 * (model.log_std_high.sum() - model.log_std_low.sum()) / model.log_std_low.shape[-1]
@@ -95,7 +128,8 @@ def fit(
     """Train the whole pool; keep for each member the parameters that were best on the hold-out."""
     raw, target_mean, target_std = fit_targets(dataset, norm)
     x = jnp.asarray(model_inputs(norm, jnp.asarray(dataset.obs), jnp.asarray(norm.unit_action(dataset.action))))
-    y = jnp.asarray((raw - target_mean) / target_std)
+    counts = target_counts(dataset)
+    y = Targets(jnp.asarray((raw - target_mean) / target_std), None if counts is None else jnp.asarray(counts))
     train, holdout = dataset.split(config.holdout, seed)
     boots = np.random.default_rng([seed, 1]).choice(train, size=(config.pool, len(train))).astype(np.int32)
     key = jax.random.PRNGKey(seed)
@@ -107,7 +141,7 @@ def fit(
     trainable, fixed = eqx.partition(model, _is_trained(model))
     opt = optimiser.init(trainable)
     best, best_nll, stale, curve, step = trainable, np.full(config.pool, np.inf), 0, [], 0
-    held_x, held_y = x[holdout], y[holdout]
+    held_x, held_y = x[holdout], y.rows(holdout)
     boots = jnp.asarray(boots)
     while step < config.steps and stale < config.patience:
         count = min(config.evaluate_every, config.steps - step)
@@ -143,8 +177,9 @@ def _compiled(optimiser, config: ModelConfig):
             trainable, opt = carry
             pick = jax.random.randint(k, (members, config.batch), 0, rows)
             idx = jnp.take_along_axis(boots, pick, axis=1)
+            target = y.rows(idx)
             loss, grads = jax.value_and_grad(
-                lambda t: beta_nll_loss(eqx.combine(t, fixed), x[idx], y[idx], config.beta_nll)
+                lambda t: beta_nll_loss(eqx.combine(t, fixed), x[idx], target.value, config.beta_nll, target.counts)
             )(trainable)
             updates, opt = optimiser.update(grads, opt, trainable)
             return (optax.apply_updates(trainable, updates), opt), loss
@@ -155,6 +190,6 @@ def _compiled(optimiser, config: ModelConfig):
     @eqx.filter_jit
     def score(trainable, fixed, x, y):
         mean, log_std = eqx.combine(trainable, fixed).normalised(x)
-        return nll(mean, log_std, y).mean(axis=(1, 2))
+        return mean_nll(mean, log_std, y)
 
     return run, score

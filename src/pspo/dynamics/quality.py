@@ -13,7 +13,7 @@ from jax.scipy.stats import norm as gaussian
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble, model_inputs
-from pspo.dynamics.fit import fit_targets, nll
+from pspo.dynamics.fit import Targets, fit_targets, mean_nll, target_counts
 
 LEVELS = np.linspace(0.05, 0.95, 19)
 MOST_ROWS = 5000
@@ -23,31 +23,31 @@ STEPS_AHEAD = 10
 
 def _predictions(
     dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.ndarray
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+) -> tuple[jax.Array, jax.Array, Targets]:
     """Mean and log-std of every member on these rows, and the truth, all in the models' target units."""
     raw, _, _ = fit_targets(dataset, norm)
     unit = norm.unit_action(dataset.action[rows])
     x = model_inputs(norm, jnp.asarray(dataset.obs[rows]), jnp.asarray(unit))
-    y = (jnp.asarray(raw[rows]) - models.target_mean) / models.target_std
+    counts = target_counts(dataset)
+    value = (jnp.asarray(raw[rows]) - models.target_mean) / models.target_std
     mean, log_std = eqx.filter_jit(lambda m, x: m.normalised(x))(models, x)
-    return mean, log_std, y
+    return mean, log_std, Targets(value, None if counts is None else jnp.asarray(counts[rows]))
 
 
 def holdout_nll(dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.ndarray) -> jax.Array:
     """Negative log-likelihood of each member per row and target: what a prior from the hold-out rests on."""
-    return nll(*_predictions(dataset, norm, models, rows)).mean(axis=(1, 2))
+    return mean_nll(*_predictions(dataset, norm, models, rows))
 
 
 def model_quality(dataset: Dataset, norm: Normaliser, models: Ensemble, holdout: np.ndarray) -> dict[str, Any]:
     """Numbers for the report, as plain lists."""
     mean, log_std, y = _predictions(dataset, norm, models, holdout[:: -(-len(holdout) // MOST_ROWS)])
-    likelihood = -np.asarray(nll(mean, log_std, y).mean(axis=(1, 2))) - 0.5 * np.log(2 * np.pi)
+    likelihood = -np.asarray(mean_nll(mean, log_std, y)) - 0.5 * np.log(2 * np.pi)
     # Probability integral transform: uniform if the predicted spread is right.
-    pit = np.asarray(gaussian.cdf((y - mean) * jnp.exp(-log_std)))
-    coverage = [float((np.abs(pit - 0.5) <= level / 2).mean()) for level in LEVELS]
-    per_target = [
-        [float((np.abs(pit[..., d] - 0.5) <= level / 2).mean()) for level in LEVELS] for d in range(pit.shape[-1])
-    ]
+    pit = np.asarray(gaussian.cdf((y.value - mean) * jnp.exp(-log_std)))
+    logged = np.ones(pit.shape[1:], bool) if y.counts is None else np.asarray(y.counts)
+    coverage = _coverage(pit[:, logged])
+    per_target = [_coverage(pit[:, logged[:, d], d]) for d in range(pit.shape[-1]) if logged[:, d].any()]
     return {
         "holdout_log_likelihood": [round(float(v), 5) for v in likelihood],
         "calibration_levels": LEVELS.round(3).tolist(),
@@ -58,13 +58,20 @@ def model_quality(dataset: Dataset, norm: Normaliser, models: Ensemble, holdout:
     }
 
 
+def _coverage(pit: np.ndarray) -> list[float]:
+    """The share of values inside the central interval of each level."""
+    return [float((np.abs(pit - 0.5) <= level / 2).mean()) for level in LEVELS]
+
+
 def _k_step_error(dataset: Dataset, norm: Normaliser, models: Ensemble) -> dict[str, Any]:
     """Root mean square error of the members' mean prediction k steps ahead under the logged actions.
 
     In units of each column's standard deviation; beside it the error of predicting "nothing changes".
     """
-    lengths = dataset.episode_lengths()
+    lengths = np.add.reduceat(dataset.next_known, dataset.episode_starts, dtype=int)  # only ever the last is unknown
     ahead = int(min(STEPS_AHEAD, lengths.max()))
+    if not ahead:  # a log of single decisions
+        return {"k_step_error": [], "k_step_error_of_no_change": []}
     long_enough = dataset.episode_starts[lengths >= ahead]
     starts = long_enough[np.linspace(0, len(long_enough) - 1, min(MOST_STARTS, len(long_enough))).astype(int)]
     window = starts[:, None] + np.arange(ahead)

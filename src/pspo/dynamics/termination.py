@@ -29,12 +29,20 @@ class Known(eqx.Module):
 
 
 class Learned(eqx.Module):
-    """A classifier of the reached state and how it was reached: ends where an end is more likely than not."""
+    """A classifier of the reached state and how it was reached: ends where an end is more likely than not.
+
+    Where terminal rows were logged without the state they reached, it sees only state and action: the placeholder
+    in its stead would give every end away in training and never appear in a rollout.
+    """
 
     net: MLP
+    sees_next: bool = eqx.field(static=True, default=True)
 
     def __call__(self, norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array) -> Array:
-        return self.net(_features(norm, obs, unit_action, next_obs))[..., 0] > 0.0
+        if self.sees_next:
+            return self.net(_features(norm, obs, unit_action, next_obs))[..., 0] > 0.0
+        said = self.net(_features(norm, obs, unit_action, None))[..., 0] > 0.0
+        return jnp.broadcast_to(said, next_obs.shape[:-1])
 
 
 class Never(eqx.Module):
@@ -52,8 +60,10 @@ class Always(eqx.Module):
 Termination = Known | Learned | Never | Always
 
 
-def _features(norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array) -> Array:
+def _features(norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array | None) -> Array:
     now = jnp.concatenate([norm.encode(obs), unit_action], axis=-1)
+    if next_obs is None:
+        return now
     now = jnp.broadcast_to(now, (*next_obs.shape[:-1], now.shape[-1]))
     return jnp.concatenate([now, norm.encode(next_obs)], axis=-1)
 
@@ -62,7 +72,8 @@ def fit_classifier(dataset: Dataset, norm: Normaliser, width: int, seed: int) ->
     """A small logistic network; ends are rare, so they fill half of every batch, and that bias is undone."""
     key = jax.random.PRNGKey(seed)
     unit = jnp.asarray(norm.unit_action(dataset.action))
-    x = _features(norm, jnp.asarray(dataset.obs), unit, jnp.asarray(dataset.next_obs))
+    sees_next = bool(dataset.next_known.all())
+    x = _features(norm, jnp.asarray(dataset.obs), unit, jnp.asarray(dataset.next_obs) if sees_next else None)
     train, holdout = dataset.split(0.05, seed)
     ends, goes_on = train[dataset.terminal[train]], train[~dataset.terminal[train]]
     if not (len(ends) and len(goes_on)):  # all examples of one kind fell into the hold-out: learn from every row
@@ -89,7 +100,7 @@ def fit_classifier(dataset: Dataset, norm: Normaliser, width: int, seed: int) ->
     net = eqx.tree_at(lambda n: n.biases[-1], net, net.biases[-1] + prior_shift)
     said = np.asarray(net(x[holdout])[:, 0] > 0)
     truth = dataset.terminal[holdout]
-    return Learned(net), {
+    return Learned(net, sees_next), {
         "termination_holdout_error": float((said != truth).mean()),
         "termination_holdout_base_rate": float(truth.mean()),
     }

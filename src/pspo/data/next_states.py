@@ -1,0 +1,60 @@
+"""Complete the next states of a log: from the following row where there is one, and said where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pspo.errors import UserError
+
+
+def complete_next_states(fields: dict[str, Any], known: np.ndarray) -> tuple[dict[str, Any], list[str]]:
+    """Fields in which every row that goes on has its next state, with a note on what was done.
+
+    `known` says which rows of `fields["next_obs"]` can be used; without that field none can. What is missing:
+
+    - within an episode, the next state is the state of the following row;
+    - at a terminal, the row is kept without a next state: its reward and its end are worth knowing, critics never
+      look at the state after it, and a dynamics model must not learn an invented one;
+    - at a time-out or at the end of the data, the row is dropped, as there is nothing to bootstrap from. The row
+      before it ends the episode now; its own next state still has value, so that end is a time-out.
+    """
+    obs, terminal = fields["obs"], fields["terminal"]
+    ends = terminal | fields["timeout"]
+    ends[-1] = True
+    if "next_obs" in fields:
+        next_obs = np.array(fields["next_obs"])
+        filled = np.flatnonzero(~known & ~ends)
+        next_obs[filled] = obs[filled + 1]
+    else:
+        next_obs = np.concatenate([obs[1:], obs[-1:]])
+    dropped = ~known & ends & ~terminal
+    if dropped.all():
+        raise UserError(
+            "the next states are missing and no episode has two rows to take them from: add them as next_observations."
+        )
+    notes = _notes(
+        "next_obs" in fields, int((~known & ~ends).sum()), int((~known & terminal).sum()), int(dropped.sum())
+    )
+    timeout = fields["timeout"].copy()
+    timeout[:-1] |= dropped[1:] & ~ends[:-1]
+    completed = {**fields, "next_obs": next_obs, "timeout": timeout, "next_known": known | ~ends}
+    if dropped.any():
+        for field in ("obs", "action", "reward", "next_obs", "terminal", "timeout", "next_known"):
+            completed[field] = completed[field][~dropped]
+    for field in ("obs", "action", "reward", "next_obs"):
+        completed[field].setflags(write=False)  # nobody else has them: the dataset need not copy them
+    return completed, notes
+
+
+def _notes(given: bool, filled: int, without: int, dropped: int) -> list[str]:
+    """What was done, in one sentence; nothing where next states were given and only terminals lack theirs."""
+    if given and not filled and not dropped:
+        return []
+    parts = ["next states that were missing are the states of the following rows"] if filled else []
+    if without:
+        parts.append(f"terminal rows without a next state keep their reward ({without} in all)")
+    if dropped:
+        parts.append(f"last rows of episodes without a terminal were dropped ({dropped} in all)")
+    return ["; ".join(parts) + "."]
