@@ -33,7 +33,7 @@ def main(words: list[str]) -> None:
     for name, policies in POLICIES.items():
         files = [behaviour / f"{policy}.npz" for policy in policies]
         with Lines() as progress:
-            print(collect(name, out / f"{name}.hdf5", TRANSITIONS, SEED, files, progress), flush=True)
+            print(collect(name, out / f"{name}.hdf5", TRANSITIONS, SEED, files, progress=progress), flush=True)
 
 
 if __name__ == "__main__":

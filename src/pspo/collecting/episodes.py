@@ -13,10 +13,17 @@ from pathlib import Path
 import numpy as np
 
 from pspo.collecting.behaviour import Behaviour
-from pspo.envs.mujoco import SLOTS, Episode, play
+from pspo.envs.mujoco import SLOTS, Episode, borrow_env, play, return_env
 from pspo.files import Corrupt, read_arrays, write_arrays
 
 KEEP_SECONDS = 5.0  # finished episodes wait no longer than this before they are safe on disk
+
+
+def dimensions(task: str) -> tuple[int, int]:
+    """Length of an observation and of an action."""
+    env = borrow_env(task)
+    return_env(task, env)
+    return env.observation_space.shape[0], env.action_space.shape[0]
 
 
 def episode_random(seed: int, part: int, index: int) -> tuple[int, np.random.Generator]:

@@ -1,0 +1,94 @@
+"""A learner's experience: every row it has seen, in order, in memory and (as far as it was saved) on disk.
+
+Nothing is ever overwritten: there is room for all steps of the run, so that the whole replay buffer can become a
+dataset. On disk it is a file per stretch of rows, so that saving costs what is new and not what is there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pspo.data.batches import Rows
+from pspo.errors import UserError
+from pspo.files import Corrupt, read_arrays, write_arrays
+
+
+class Experience:
+    def __init__(self, capacity: int, obs_dim: int, action_dim: int) -> None:
+        self.size, self.saved = 0, 0  # rows written, rows safe on disk
+        self.episodes, self.open_start = 0, 0  # episodes that have ended, first row of the one that has not
+        self.obs, self.next_obs = np.zeros((2, capacity, obs_dim), np.float32)
+        self.action = np.zeros((capacity, action_dim), np.float32)
+        self.reward = np.zeros(capacity, np.float32)
+        self.terminal, self.timeout = np.zeros((2, capacity), bool)
+
+    def add(
+        self, obs: np.ndarray, action: np.ndarray, reward: float, next_obs: np.ndarray, ended: tuple[bool, bool]
+    ) -> None:
+        """One row; `ended` is (terminal, time-out)."""
+        row = self.size
+        self.obs[row], self.action[row], self.reward[row], self.next_obs[row] = obs, action, reward, next_obs
+        self.terminal[row], self.timeout[row] = ended
+        self.size += 1
+        if any(ended):
+            self.episodes, self.open_start = self.episodes + 1, self.size
+
+    def cut(self) -> None:
+        """End the open episode at the last row."""
+        self.timeout[self.size - 1] = True
+        self.episodes, self.open_start = self.episodes + 1, self.size
+
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Rows:
+        """Rows drawn uniformly from those written so far, with replacement."""
+        pick = rng.integers(0, self.size, shape)
+        parts: tuple[Any, ...] = (self.obs, self.action, self.reward, self.next_obs, self.terminal)
+        return Rows(*(part[pick] for part in parts))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All rows under D4RL's names; an episode that is still open is cut at the last row, which is a time-out."""
+        arrays = {
+            "observations": self.obs,
+            "actions": self.action,
+            "rewards": self.reward,
+            "next_observations": self.next_obs,
+            "terminals": self.terminal,
+            "timeouts": self.timeout,
+        }
+        arrays = {name: array[: self.size].copy() for name, array in arrays.items()}
+        arrays["timeouts"][-1] |= not arrays["terminals"][-1]
+        return arrays
+
+    # On disk
+
+    def save(self, folder: Path, start: int | None = None) -> None:
+        """The rows since the last call, or those from `start`."""
+        start = self.saved if start is None else start
+        if start < self.size:
+            new = {name: getattr(self, name)[start : self.size] for name in _FIELDS}
+            write_arrays(folder / f"experience-{start:010d}.safetensors", new, {"start": start})
+        self.saved = self.size
+
+    def restore(self, folder: Path, size: int) -> None:
+        """Exactly the first `size` rows. Stretches that a longer one has replaced are passed over."""
+        for path in sorted(folder.glob("experience-*.safetensors")):
+            try:
+                arrays, facts = read_arrays(path)
+            except Corrupt as problem:
+                raise UserError(f"{problem} Remove '{folder}' and begin anew.") from None
+            if facts["start"] != self.size or self.size == size:
+                continue
+            stop = min(self.size + len(arrays["reward"]), size)
+            for name in _FIELDS:
+                getattr(self, name)[self.size : stop] = arrays[name][: stop - self.size]
+            self.size = stop
+        if self.size < size:
+            raise UserError(f"'{folder}' lacks rows from {self.size} to {size}: remove it and begin anew.")
+        self.saved = size
+        ends = np.flatnonzero((self.terminal | self.timeout)[:size])
+        self.episodes, self.open_start = ends.size, int(ends[-1]) + 1 if ends.size else 0
+
+
+_FIELDS = ("obs", "action", "reward", "next_obs", "terminal", "timeout")
