@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,23 @@ def write_atomic(path: Path, content: bytes | str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """All or nothing for writers that want a path: the block writes to a neighbour that then replaces `path`."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        reason = error.strerror or " ".join(str(error).split())[:200].rstrip(".")
+        raise UserError(f"cannot write '{path}': {reason}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def _umask() -> int:

@@ -131,6 +131,16 @@ def test_a_member_that_is_no_array_is_refused(tmp_path: Path) -> None:
     assert "rewards" in refusal(tmp_path / "data.npz")
 
 
+def test_a_header_that_python_cannot_even_take_apart_is_refused(tmp_path: Path) -> None:
+    arrays = clean_d4rl()
+    del arrays["rewards"]
+    np.savez(tmp_path / "data.npz", **arrays)
+    header = b"{'descr': (\0".ljust(118)
+    with zipfile.ZipFile(tmp_path / "data.npz", "a") as file:
+        file.writestr("rewards.npy", b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header)
+    assert "rewards" in refusal(tmp_path / "data.npz")
+
+
 def test_a_missing_array_suggests_the_nearest_name(tmp_path: Path) -> None:
     arrays = clean_d4rl()
     arrays["observation"] = arrays.pop("observations")
@@ -158,11 +168,23 @@ def test_any_source_gives_the_same_dataset(tmp_path: Path) -> None:
 def test_unknown_sources_say_what_is_possible(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no such file, and unknown dataset 'liqidation': did you mean 'liquidation'"):
         load_dataset("liqidation")
-    (tmp_path / "data.csv").write_text("1,2\n")
-    with pytest.raises(UserError, match=r"data\.csv.*\.npz.*liquidation"):
-        load_dataset(tmp_path / "data.csv")
+    (tmp_path / "data.xls").write_text("1,2\n")
+    with pytest.raises(UserError, match=r"data\.xls.*\.npz.*liquidation"):
+        load_dataset(tmp_path / "data.xls")
     with pytest.raises(UserError, match="int"):
         load_dataset(3)  # type: ignore[arg-type]
+
+
+def test_a_task_can_be_named_for_any_source(tmp_path: Path) -> None:
+    path = save_npz(Dataset(**clean_fields()), tmp_path / "data.npz")
+    for source in (path, clean_d4rl(), load_dataset(path)):
+        assert load_dataset(source, task="liquidation").task == "liquidation"
+
+
+def test_columns_are_not_for_what_is_known_already() -> None:
+    for source in ("liquidation", Dataset(**clean_fields())):
+        with pytest.raises(UserError, match="leave them out"):
+            load_dataset(source, columns={"obs": "x"})
 
 
 def test_options_are_for_built_in_names_and_are_checked() -> None:

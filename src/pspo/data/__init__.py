@@ -1,12 +1,14 @@
 """Logged data: one immutable dataset, where it comes from, and what may be wrong with it."""
 
 from pspo.data.check import Finding, check, check_source, require_trainable
+from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
 from pspo.data.sources import BUILT_IN, load_dataset
 from pspo.data.store import load_npz, save_npz
 
 __all__ = [
     "BUILT_IN",
+    "Columns",
     "Dataset",
     "Finding",
     "check",

@@ -89,10 +89,10 @@ def _bounds(arrays: Mapping[str, Any], action: np.ndarray) -> tuple[np.ndarray, 
         return low, high, []
 
     finite = np.isfinite(action)
-    if (np.abs(action[finite]) <= 1).all():
+    low = action.min(axis=0, where=finite, initial=np.inf)
+    high = action.max(axis=0, where=finite, initial=-np.inf)
+    if (low >= -1).all() and (high <= 1).all():
         return np.full(columns, -1, np.float32), np.full(columns, 1, np.float32), []
-    low = np.where(finite, action, np.inf).min(axis=0)
-    high = np.where(finite, action, -np.inf).max(axis=0)
     if not (low < high).all():
         column = int((low >= high).argmax())
         raise UserError(

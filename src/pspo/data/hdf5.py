@@ -1,20 +1,119 @@
-"""Datasets in D4RL's HDF5 layout: one array per quantity at the top level, written all or nothing."""
+"""Datasets in D4RL's HDF5 layout: one array per quantity at the top level, read in place, written all or nothing."""
 
 from __future__ import annotations
 
-import os
-import secrets
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from pspo.data.columns import Columns
+from pspo.data.d4rl import KNOWN_KEYS
 from pspo.data.dataset import Dataset
+from pspo.data.mapped import mapped_dataset
+from pspo.data.reading import naming, require_file
 from pspo.errors import UserError
+from pspo.files import replacing
 
 SUFFIXES = (".hdf5", ".h5")
+USUAL_GROUPS = ("infos", "metadata")  # of D4RL's own files; nothing in them is needed
+TEXTS = "pspo"  # the attribute with name, task and notes as JSON; files of others may have them one by one
+BLOCK_BYTES = 1 << 24
+# Deflate shrinks at most about a thousandfold: a file that promises more is damaged, and must not fill the memory.
+MOST_EXPANSION = 1100
+# All that h5py is known to raise on a damaged file.
+DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, MemoryError, OverflowError)
 
 
-def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any]) -> Path:
+def load_hdf5(path: str | Path, columns: Columns | None = None) -> Dataset:
+    import h5py
+
+    path = Path(path)
+    require_file(path)
+    if not h5py.is_hdf5(path):
+        raise UserError(f"'{path}' is not an HDF5 file: check how it was written.")
+    with naming(path):
+        try:
+            with h5py.File(path, "r") as file:
+                return _read(file, path, columns)
+        except DAMAGE as error:
+            raise UserError(f"the file is truncated or damaged ({_reason(error)}): copy or write it again.") from None
+
+
+def _read(file: Any, path: Path, columns: Columns | None) -> Dataset:
+    labels = {"name": path.stem, **_labels(file.attrs)}
+    names = [str(key) for key in file]
+    if columns is not None:
+        arrays = [key for key in names if key not in USUAL_GROUPS]
+        return mapped_dataset(
+            [*labels, *arrays], lambda key: labels[key] if key in labels else _array(file, key), columns, path.stem
+        )
+    unread = [key for key in names if key not in KNOWN_KEYS and key not in USUAL_GROUPS]
+    return Dataset.from_arrays(labels | {key: _array(file, key) for key in names if key in KNOWN_KEYS}, unread)
+
+
+def _labels(attributes: Any) -> dict[str, Any]:
+    found = {key: attributes[key] for key in ("action_low", "action_high") if key in attributes}
+    if TEXTS in attributes:
+        found |= json.loads(attributes[TEXTS])
+    else:
+        found |= {key: _label(attributes[key]) for key in ("name", "task", "notes") if key in attributes}
+    return {key: value for key, value in found.items() if value is not None and not _is_empty(value)}
+
+
+def _array(file: Any, key: str) -> Any:
+    """One array, block by block straight into its final form; nothing outside of the file is ever opened."""
+    import h5py
+
+    link = file.get(key, getlink=True)
+    if isinstance(link, h5py.SoftLink | h5py.ExternalLink):
+        raise UserError(f"'{key}' is a link to '{link.path}', and links are not followed: copy the array itself.")
+    found = file[key]
+    if not isinstance(found, h5py.Dataset):
+        raise UserError(f"'{key}' is a group: give an array.")
+    if found.external or found.is_virtual:
+        raise UserError(f"'{key}' is kept in another file, which is not opened: copy the array itself.")
+    if found.shape is None:
+        raise UserError(f"'{key}' is empty: give an array of numbers.")
+    if found.dtype.kind not in "biuf":
+        return _label(found[()])
+    if found.nbytes > MOST_EXPANSION * Path(file.filename).stat().st_size:
+        raise UserError(f"'{key}' promises {found.shape} numbers, more than the file can hold: write it again.")
+    return _in_blocks(found)
+
+
+def _in_blocks(found: Any) -> np.ndarray:
+    if not found.shape:
+        return found[()]
+    array = np.empty(found.shape, bool if found.dtype.kind == "b" else np.float32)
+    step = max(1, BLOCK_BYTES * len(found) // max(found.nbytes, 1)) if len(found) else 1
+    with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which `check` reports as an error
+        for start in range(0, len(found), step):
+            array[start : start + step] = found[start : start + step]
+    array.setflags(write=False)  # nobody else has it: the dataset need not copy it
+    return array
+
+
+def _label(value: Any) -> Any:
+    """Texts come as bytes or as objects, alone or in arrays; numbers are left as they are."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OS":
+        return [_label(item) for item in value.reshape(-1).tolist()]
+    return value
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, str | list) and not value
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(str(error).split())[:160].rstrip(".") or type(error).__name__
+
+
+def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any] | None = None) -> Path:
     """Arrays under D4RL's names; name, task, action bounds and `attributes` (texts and numbers) beside them.
 
     Not compressed: noisy floats hardly shrink, and reading stays as fast as the disk.
@@ -32,20 +131,16 @@ def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any])
         "terminals": dataset.terminal,
         "timeouts": dataset.timeout,
     }
-    facts = {"name": dataset.name, "task": dataset.task or ""}
-    facts |= {"action_low": dataset.action_low, "action_high": dataset.action_high, **attributes}
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with h5py.File(temporary, "x") as file:
-            for name, array in arrays.items():
-                file.create_dataset(name, data=array)
-            for name, value in facts.items():
-                file.attrs[name] = value
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f"cannot write '{path}': {error.strerror or error}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    if not dataset.next_known.all():
+        arrays["next_known"] = dataset.next_known
+    texts = {"name": dataset.name, "task": dataset.task, "notes": list(dataset.notes)}
+    facts: dict[str, Any] = {"name": dataset.name, "task": dataset.task or ""}
+    facts |= {"action_low": dataset.action_low, "action_high": dataset.action_high, **(attributes or {})}
+    # This version of the format has checksums in its structure, so that damage is noticed where the library might
+    # otherwise crash on it. Texts of any length lie outside of it: what the reader needs is one of a fixed length.
+    with replacing(path) as temporary, h5py.File(temporary, "w", libver=("v110", "v110")) as file:
+        for name, array in arrays.items():
+            file.create_dataset(name, data=array)
+        for name, value in {**facts, TEXTS: np.bytes_(json.dumps(texts))}.items():
+            file.attrs[name] = value
     return path

@@ -23,29 +23,30 @@ def complete_next_states(fields: dict[str, Any], known: np.ndarray) -> tuple[dic
     obs, terminal = fields["obs"], fields["terminal"]
     ends = terminal | fields["timeout"]
     ends[-1] = True
-    if "next_obs" in fields:
-        next_obs = np.array(fields["next_obs"])
-        filled = np.flatnonzero(~known & ~ends)
-        next_obs[filled] = obs[filled + 1]
-    else:
-        next_obs = np.concatenate([obs[1:], obs[-1:]])
     dropped = ~known & ends & ~terminal
     if dropped.all():
         raise UserError(
             "the next states are missing and no episode has two rows to take them from: add them as next_observations."
         )
-    notes = _notes(
-        "next_obs" in fields, int((~known & ~ends).sum()), int((~known & terminal).sum()), int(dropped.sum())
-    )
+    rows = np.flatnonzero(~dropped)
+    if "next_obs" in fields:
+        next_obs = fields["next_obs"][rows]
+        gaps = np.flatnonzero(~(known | ends)[rows])
+        next_obs[gaps] = obs[rows[gaps] + 1]
+    else:
+        next_obs = obs[np.where(ends[rows], rows, rows + 1)]  # at a terminal its own state, as a placeholder
     timeout = fields["timeout"].copy()
     timeout[:-1] |= dropped[1:] & ~ends[:-1]
-    completed = {**fields, "next_obs": next_obs, "timeout": timeout, "next_known": known | ~ends}
+    completed = {**fields, "timeout": timeout, "next_known": known | ~ends}
     if dropped.any():
-        for field in ("obs", "action", "reward", "next_obs", "terminal", "timeout", "next_known"):
-            completed[field] = completed[field][~dropped]
+        for field in ("obs", "action", "reward", "terminal", "timeout", "next_known"):
+            completed[field] = completed[field][rows]
+    completed["next_obs"] = next_obs
     for field in ("obs", "action", "reward", "next_obs"):
         completed[field].setflags(write=False)  # nobody else has them: the dataset need not copy them
-    return completed, notes
+    missing = ~known
+    counts = ((missing & ~ends).sum(), (missing & terminal).sum(), dropped.sum())
+    return completed, _notes("next_obs" in fields, *map(int, counts))
 
 
 def _notes(given: bool, filled: int, without: int, dropped: int) -> list[str]:

@@ -1,13 +1,20 @@
-"""From whatever names a dataset - a built-in name, a file, arrays in memory - to the dataset."""
+"""From whatever names a dataset - a built-in name, a file, a table or arrays in memory - to the dataset."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pspo.data.columns import Columns, as_columns
+from pspo.data.csv_files import load_csv
 from pspo.data.dataset import Dataset
+from pspo.data.frames import frame_dataset, is_frame
+from pspo.data.hdf5 import load_hdf5
+from pspo.data.mapped import mapped_dataset
+from pspo.data.parquet_files import load_parquet
 from pspo.data.store import load_npz
 from pspo.errors import UserError, unknown_name
 
@@ -19,22 +26,53 @@ def _liquidation(size: int = 100_000, seed: int = 0) -> Dataset:
 
 
 BUILT_IN: dict[str, Callable[..., Dataset]] = {"liquidation": _liquidation}
-READERS: dict[str, Callable[[Path], Dataset]] = {".npz": load_npz}
+READERS: dict[str, Callable[..., Dataset]] = {
+    ".csv": load_csv,
+    ".parquet": load_parquet,
+    ".npz": load_npz,
+    ".hdf5": load_hdf5,
+    ".h5": load_hdf5,
+}
 
 
-def load_dataset(source: str | Path | Mapping[str, Any] | Dataset, **options: Any) -> Dataset:
-    """`options` are for built-in datasets, such as size and seed; data that already exist take none."""
+def load_dataset(
+    source: Any, columns: Columns | Mapping[str, Any] | None = None, task: str | None = None, **options: Any
+) -> Dataset:
+    """A built-in name, a path, a data frame, a dictionary of arrays, or a Dataset.
+
+    `columns` says which column is which, see `Columns`; without it names must speak for themselves. `task` names the
+    simulator that the data were recorded on. `options` are for built-in datasets, such as size and seed.
+    """
     if isinstance(source, str) and source in BUILT_IN:
-        return _make_built_in(source, options)
-    if options:
+        _refuse_columns(source, columns)
+        dataset = _make_built_in(source, options)
+    elif options:
         raise UserError(f"options {', '.join(options)} apply only to built-in datasets: {', '.join(BUILT_IN)}.")
-    if isinstance(source, Dataset):
-        return source
-    if isinstance(source, Mapping):
-        return Dataset.from_arrays(source)
+    else:
+        dataset = _load(source, columns)
+    return dataset if task is None else dataclasses.replace(dataset, task=task)
+
+
+def _load(source: Any, columns: Columns | Mapping[str, Any] | None) -> Dataset:
     if isinstance(source, str | Path):
-        return _read(source)
-    raise UserError(f"a dataset cannot be a {type(source).__name__}: give a name, a path, a dictionary or a Dataset.")
+        return _read(Path(source), str(source), columns)
+    if isinstance(source, Dataset):
+        _refuse_columns(source.name, columns)
+        return source
+    if is_frame(source):
+        return frame_dataset(source, as_columns(columns))
+    if isinstance(source, Mapping):
+        if columns is None:
+            return Dataset.from_arrays(source)
+        return mapped_dataset(source, source.__getitem__, as_columns(columns), "dataset")
+    raise UserError(
+        f"a dataset cannot be a {type(source).__name__}: give a name, a path, a data frame, a dictionary or a Dataset."
+    )
+
+
+def _refuse_columns(name: str, columns: Any) -> None:
+    if columns is not None:
+        raise UserError(f"columns cannot be chosen for '{name}', whose parts are known: leave them out.")
 
 
 def _make_built_in(name: str, options: dict[str, Any]) -> Dataset:
@@ -46,12 +84,11 @@ def _make_built_in(name: str, options: dict[str, Any]) -> Dataset:
     return make(**options)
 
 
-def _read(source: str | Path) -> Dataset:
-    path = Path(source)
+def _read(path: Path, named: str, columns: Columns | Mapping[str, Any] | None) -> Dataset:
     if not path.exists():
-        raise UserError(f"no such file, and {unknown_name('dataset', str(source), BUILT_IN)}")
+        raise UserError(f"no such file, and {unknown_name('dataset', named, BUILT_IN)}")
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         suffixes, names = ", ".join(READERS), ", ".join(BUILT_IN)
         raise UserError(f"'{path}' cannot be read as a dataset: give a file ({suffixes}) or a built-in name ({names}).")
-    return reader(path)
+    return reader(path, None if columns is None else as_columns(columns))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import secrets
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -11,45 +10,39 @@ from typing import Any
 
 import numpy as np
 
+from pspo.data.columns import Columns
 from pspo.data.d4rl import KNOWN_KEYS
 from pspo.data.dataset import Dataset
+from pspo.data.mapped import mapped_dataset
+from pspo.data.reading import naming, require_file
 from pspo.errors import UserError
+from pspo.files import replacing
 
 ZIP_MAGIC = b"PK"
 # All that NumPy and zipfile are known to raise on a damaged member; an encrypted one raises RuntimeError.
-DAMAGE = (ValueError, OSError, EOFError, KeyError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error)
+DAMAGE = (
+    *(ValueError, OSError, EOFError, KeyError, RuntimeError, SyntaxError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
 
 
 def save_npz(dataset: Dataset, path: str | Path) -> Path:
-    """Write to a temporary neighbour and rename it, so that a reader sees the old file or the new, never a half."""
     path = Path(path)
     if path.suffix.lower() != ".npz":
         raise UserError(f"cannot save a dataset as '{path}': give a path that ends in .npz.")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            np.savez(file, **_members(dataset))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f"cannot write '{path}': {error.strerror or error}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary, open(temporary, "xb") as file:
+        np.savez(file, **_members(dataset))
     return path
 
 
-def load_npz(path: str | Path) -> Dataset:
+def load_npz(path: str | Path, columns: Columns | None = None) -> Dataset:
     path = Path(path)
-    if not path.exists():
-        raise UserError(f"there is no file '{path}': check the path.")
-    if path.is_dir():
-        raise UserError(f"'{path}' is a folder: give the path of an .npz file in it.")
-    arrays, unread = _read_members(path)
-    try:
-        return Dataset.from_arrays({"name": path.stem, **arrays}, unread)
-    except UserError as error:
-        raise UserError(f"in '{path}', {error}") from None
+    require_file(path)
+    arrays, others = _read_members(path, columns is None)
+    with naming(path):
+        if columns is not None:
+            return mapped_dataset(arrays, arrays.__getitem__, columns, path.stem)
+        return Dataset.from_arrays({"name": path.stem, **arrays}, others)
 
 
 def _members(dataset: Dataset) -> dict[str, Any]:
@@ -73,8 +66,8 @@ def _members(dataset: Dataset) -> dict[str, Any]:
     return members
 
 
-def _read_members(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The arrays with known names, and the names of the others, which stay on disk."""
+def _read_members(path: Path, known_only: bool) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The arrays (with known names), and the names of the others, which stay on disk."""
     member = "the list of its arrays"
     try:
         with open(path, "rb") as file:  # opened here, as NumPy forgets to close a file that it cannot read
@@ -83,11 +76,10 @@ def _read_members(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
             file.seek(0)
             with np.load(file, allow_pickle=False) as npz:
                 arrays = {}
-                for member in sorted(KNOWN_KEYS.intersection(npz.files)):
+                wanted = KNOWN_KEYS.intersection(npz.files) if known_only else npz.files
+                for member in sorted(wanted):
                     arrays[member] = npz[member]
-                return arrays, [key for key in npz.files if key not in KNOWN_KEYS]
-    except PermissionError:
-        raise UserError(f"'{path}' may not be read: ask for permission to read it.") from None
+                return arrays, [key for key in npz.files if key not in arrays]
     except DAMAGE as error:
         if "allow_pickle" in str(error):
             raise UserError(

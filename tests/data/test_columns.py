@@ -1,0 +1,144 @@
+"""Which column is which: patterns, natural order, usual names, and one sentence where it cannot be told."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pspo.data import Columns
+from pspo.data.columns import ROLES, as_columns, choose, natural_key
+from pspo.errors import UserError
+
+
+def refusal(names: list[str], **patterns: str) -> str:
+    with pytest.raises(UserError) as caught:
+        choose(names, Columns(**patterns))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@given(st.lists(st.integers(0, 10_000), unique=True, min_size=1), st.randoms())
+def test_numbered_columns_are_taken_in_the_order_of_their_numbers(numbers: list[int], rng: random.Random) -> None:
+    names = [f"x{number}" for number in numbers] + ["u", "r", "end"]
+    rng.shuffle(names)
+    found = choose(names, Columns(obs="x*", action="u", reward="r", terminal="end"))
+    assert found == {
+        "obs": [f"x{number}" for number in sorted(numbers)],
+        "action": ["u"],
+        "reward": ["r"],
+        "terminal": ["end"],
+    }
+
+
+def test_natural_order() -> None:
+    names = ["x10_2", "x2", "x", "x10", "x1", "y", "x10_10"]
+    assert sorted(names, key=natural_key) == ["x", "x1", "x2", "x10", "x10_2", "x10_10", "y"]
+
+
+def test_the_order_of_patterns_is_kept_and_nothing_is_taken_twice() -> None:
+    found = choose(["a", "b2", "b10", "u", "r", "end"], Columns("b10, a, b*", "u", "r", terminal="end"))
+    assert found["obs"] == ["b10", "a", "b2"]
+
+
+def test_brackets_are_not_wild_and_a_column_may_be_called_star() -> None:
+    names = ["x[0]", "x[1]", "x0", "*", "r", "end"]
+    found = choose(names, Columns("x[0],x[1]", "*", "r", terminal="end"))
+    assert (found["obs"], found["action"]) == (["x[0]", "x[1]"], ["*"])
+
+
+def test_a_closer_pattern_wins() -> None:
+    names = ["x0", "x1", "x_next0", "x_next1", "u", "reward", "done"]
+    found = choose(names, Columns(obs="*", action="u", next_obs="x_next*"))
+    assert found["obs"] == ["x0", "x1"]
+    assert found["next_obs"] == ["x_next0", "x_next1"]
+    assert (found["reward"], found["terminal"]) == (["reward"], ["done"])
+
+
+def test_equally_close_patterns_are_refused() -> None:
+    assert "'x1' is asked for as obs and as action" in refusal(["x1", "r", "done"], obs="x1", action="x1")
+    assert "as obs and as action" in refusal(["x1", "r", "done"], obs="x*", action="*1")
+
+
+USUAL = [
+    ["obs_0", "obs_1", "action_0", "reward", "next_obs_0", "next_obs_1", "episode_id", "terminal", "timeout"],
+    ["observation.x", "observation.y", "act[0]", "Reward", "next_observation.x", "next_observation.y", "Episode"],
+    ["s0", "s1", "a0", "r", "ns0", "ns1", "trajectory", "terminated", "truncated"],
+    ["state", "action", "rewards", "next_state", "trajectory_id", "done"],
+    ["observations", "actions", "rewards", "next_observations", "terminals", "timeouts"],
+    ["obs_0", "action", "reward", "obs_next_0", "done"],
+]
+
+
+@pytest.mark.parametrize("names", USUAL)
+@pytest.mark.parametrize("seed", range(3))
+def test_usual_names_speak_for_themselves(names: list[str], seed: int) -> None:
+    shuffled = random.Random(seed).sample([*names, "comment", "action_prob"], len(names) + 2)
+    found = choose(shuffled, Columns())
+    assert sorted(name for members in found.values() for name in members) == sorted(names)
+    assert len(found["obs"]) == len(found["next_obs"])
+    assert [role for role in ROLES if role in found] == list(dict.fromkeys(role_of(name) for name in names))
+
+
+def role_of(name: str) -> str:
+    name = name.lower()
+    if name.startswith(("n", "obs_next")):
+        return "next_obs"
+    if name.startswith(("o", "s")):
+        return "obs"
+    if name.startswith("a"):
+        return "action"
+    if name.startswith("r"):
+        return "reward"
+    if name.startswith(("e", "traj")):
+        return "episode"
+    return "timeout" if name.startswith(("timeout", "trunc")) else "terminal"
+
+
+def test_done_gives_way_to_a_column_of_terminals() -> None:
+    names = ["obs", "action", "reward", "done", "terminated", "truncated"]
+    assert choose(names, Columns())["terminal"] == ["terminated"]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["x", "y", "u", "reward", "done"], ["the obs among 'x', 'y', 'u'", "--obs"]),
+        (["obs", "reward", "done"], ["the action among"]),
+        (["obs", "action", "done"], ["the reward among"]),
+        (["obs", "action", "reward"], ["where episodes end", "--episode"]),
+        (["obs_0", "state_0", "action", "reward", "done"], ["'obs_0', 'state_0' could both be the obs"]),
+        (["obs", "action", "reward", "r", "done"], ["could both be the reward"]),
+        (["obs", "obs", "action", "reward", "done"], ["'obs' occurs more than once"]),
+    ],
+)
+def test_what_cannot_be_told_is_asked_for(names: list[str], words: list[str]) -> None:
+    message = refusal(names)
+    for word in words:
+        assert word in message
+
+
+def test_patterns_that_fit_nothing_or_too_much() -> None:
+    names = ["obs", "action", "r1", "r2", "done"]
+    assert "no column fits 'reword' (reward) among 'obs', 'action'" in refusal(names, reward="reword")
+    assert "several columns are the reward: 'r1', 'r2'" in refusal(names, reward="r*")
+
+
+def test_many_columns_are_not_all_listed() -> None:
+    message = refusal([f"q{n}" for n in range(300)])
+    assert "'q19' and 280 more" in message
+    assert len(message) < 600
+
+
+@pytest.mark.parametrize(
+    "given", [{"obs": 3}, {"obs": ["x", 3]}, {"obs": "x,,y"}, {"obs": ["x", ""]}, {"obz": "x"}, "x*"]
+)
+def test_what_is_no_mapping_is_refused(given: object) -> None:
+    with pytest.raises(UserError):
+        as_columns(given)  # type: ignore[arg-type]
+
+
+def test_a_dictionary_does_as_well() -> None:
+    assert as_columns({"obs": "x*, y", "action": ["u"], "reward": None}) == Columns(obs=("x*", "y"), action="u")
