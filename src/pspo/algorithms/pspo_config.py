@@ -1,0 +1,81 @@
+"""PSPO's settings. The string under a field is its help; presets/pspo.toml holds the numbers of the presets."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pspo.config import Bounds
+from pspo.dynamics.fit import ModelConfig
+from pspo.reference import ReferenceConfig
+
+
+@dataclass(frozen=True)
+class Config:
+    gamma: Annotated[float, Bounds(0.0, 1.0)] = 0.99
+    """Discount factor."""
+    alpha: Annotated[float, Bounds(1e-6, 1e6)] = 0.01
+    """Strength of the pull towards the reference policy mu (Eq. opt:eq1)."""
+    beta: Annotated[float, Bounds(0.0, 1e12)] = 1.0
+    """Likelihood coefficient of the posterior (Eq. model:eq1); 0 is the uniform posterior."""
+    epsilon: Annotated[float, Bounds(1e-6, 1e6)] = 0.02
+    """Trust region: KL(pi || moving average) that lambda is adapted to (Eq. opt:eq3)."""
+    posterior: Literal["consistency", "uniform"] = "consistency"
+    """Ablation "average utilisation": uniform ignores F (the same as beta=0)."""
+    reference_term: bool = True
+    """Ablation "without regularisation": false drops mu from evaluation and improvement."""
+    prior: Literal["uniform", "likelihood"] = "uniform"
+    """P(T): uniform as in the paper, or from the members' hold-out likelihood."""
+    prior_temperature: Annotated[float, Bounds(1e-6, 1e6)] = 0.05
+    """For prior=likelihood: nats per row and target that make a member e times lighter."""
+    f_unit: Literal["spread", "reward"] = "spread"
+    """Unit of F: its running spread between models, or normalised reward squared (the paper's plain form)."""
+    redraw: Literal["step", "episode"] = "step"
+    """Draw the rollout's model from the posterior at every step (Eq. pre:eq4) or once per episode (Eq. pre:eq5)."""
+    active: Annotated[int, Bounds(1, 1000)] = 10
+    """Models in the active set (N), drawn anew from the pool for every chunk."""
+    next_pairs: Annotated[int, Bounds(1, 64)] = 2
+    """Antithetic pairs of next states per model and backup."""
+    action_samples: Annotated[int, Bounds(1, 1024)] = 8
+    """Actions from mu, and as many from the policy, per soft value."""
+    real_batch: Annotated[int, Bounds(1, 65536)] = 128
+    """Rows from the log per iteration."""
+    synthetic_batch: Annotated[int, Bounds(1, 65536)] = 128
+    """Rollout chains; each advances one step per iteration and gives one row."""
+    rollout_horizon: Annotated[int, Bounds(1, 1_000_000)] = 20
+    """Steps after which a chain restarts from a logged state."""
+    reference_rollouts: Annotated[float, Bounds(0.0, 1.0)] = 0.2
+    """Fraction of rollout actions taken from mu, so that its states stay in the critic's sight."""
+    termination: Literal["auto", "known", "learned", "none"] = "auto"
+    """Ends of rollouts: the task's own rule, a classifier, or never; auto takes the rule where there is one."""
+    width: Annotated[int, Bounds(4, 4096)] = 64
+    """Units in a hidden layer of critics and value network."""
+    depth: Annotated[int, Bounds(1, 8)] = 2
+    """Hidden layers of critics and value network."""
+    critics: Annotated[int, Bounds(1, 64)] = 2
+    """Critics; their mean is the value used, so more of them means less noise, not more pessimism."""
+    critic_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
+    """Learning rate of critics and value network."""
+    policy_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
+    """Learning rate of the policy."""
+    final_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.05
+    """Learning rates fall over the second half to this fraction."""
+    target_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.02
+    """Moving-average rate of the critics."""
+    centre_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.02
+    """Moving-average rate of the policy: pi', the centre of the trust region."""
+    trust: Annotated[float, Bounds(1e-6, 1e6)] = 0.02
+    """lambda at the start."""
+    trust_rate: Annotated[float, Bounds(0.0, 10.0)] = 0.01
+    """How fast lambda follows the measured KL; 0 keeps it fixed."""
+    steps: Annotated[int, Bounds(1, 1_000_000_000)] = 5000
+    """Iterations."""
+    chunk: Annotated[int, Bounds(1, 1_000_000)] = 250
+    """Iterations per compiled chunk: log lines, active-set draws and checkpoints happen between chunks."""
+    evaluate_every: Annotated[int, Bounds(1, 1_000_000_000)] = 1000
+    """Iterations between two looks at the true and the imagined return (at the end of a chunk)."""
+    evaluate_episodes: Annotated[int, Bounds(1, 10_000_000)] = 5000
+    """Simulated episodes of such a look; the final judgement has its own number."""
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    reference: ReferenceConfig = dataclasses.field(default_factory=ReferenceConfig)
