@@ -75,7 +75,7 @@ def learn(
         before = experience.size
         state, losses = _chunk(config, saved.sac, explorer, min(config.chunk, steps - before))
         step, saved, reached = experience.size, saved._replace(sac=state), False
-        numbers |= losses
+        numbers = {key: value for key, value in numbers.items() if key == "score"} | losses
         if step // config.evaluate_every > before // config.evaluate_every or step == steps:
             numbers["score"] = _look(task, config, seed, sac.behaviour(state.learned.actor))
             reached = not saved.medium_step and numbers["score"] >= config.medium_score
