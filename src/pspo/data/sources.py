@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 
 from pspo.data.columns import Columns, as_columns
 from pspo.data.csv_files import load_csv
+from pspo.data.d4rl_files import NAMES, d4rl_name, load_d4rl
 from pspo.data.dataset import Dataset
 from pspo.data.frames import frame_dataset, is_frame
 from pspo.data.hdf5 import load_hdf5
 from pspo.data.mapped import mapped_dataset
 from pspo.data.parquet_files import load_parquet
 from pspo.data.store import load_npz
+from pspo.display import Progress, silent
 from pspo.errors import UserError, unknown_name
 
 
@@ -33,24 +36,40 @@ READERS: dict[str, Callable[..., Dataset]] = {
     ".hdf5": load_hdf5,
     ".h5": load_hdf5,
 }
+SOME_NAMES = f"{', '.join(BUILT_IN)}, {NAMES[7]}"
 
 
 def load_dataset(
-    source: Any, columns: Columns | Mapping[str, Any] | None = None, task: str | None = None, **options: Any
+    source: Any,
+    columns: Columns | Mapping[str, Any] | None = None,
+    task: str | None = None,
+    progress: Progress = silent,
+    **options: Any,
 ) -> Dataset:
-    """A built-in name, a path, a data frame, a dictionary of arrays, or a Dataset.
+    """A built-in or D4RL name, a path, a data frame, a dictionary of arrays, or a Dataset.
 
     `columns` says which column is which, see `Columns`; without it names must speak for themselves. `task` names the
-    simulator that the data were recorded on. `options` are for built-in datasets, such as size and seed.
+    simulator that the data were recorded on. `progress` shows a download. `options` are those of the named dataset,
+    such as size and seed of a built-in one.
     """
-    if isinstance(source, str) and source in BUILT_IN:
+    named = _named(source, progress) if isinstance(source, str) else None
+    if named is not None:
         _refuse_columns(source, columns)
-        dataset = _make_built_in(source, options)
+        dataset = _with_options(source, named, options)
     elif options:
-        raise UserError(f"options {', '.join(options)} apply only to built-in datasets: {', '.join(BUILT_IN)}.")
+        raise UserError(f"options {', '.join(options)} apply only to named datasets: {SOME_NAMES}.")
     else:
         dataset = _load(source, columns)
     return dataset if task is None else dataclasses.replace(dataset, task=task)
+
+
+def _named(source: str, progress: Progress) -> Callable[..., Dataset] | None:
+    """What makes the dataset of that name."""
+    if source in BUILT_IN:
+        return BUILT_IN[source]
+    if name := d4rl_name(source):
+        return lambda checksums=None: load_d4rl(name, checksums, progress)
+    return None
 
 
 def _load(source: Any, columns: Columns | Mapping[str, Any] | None) -> Dataset:
@@ -75,8 +94,7 @@ def _refuse_columns(name: str, columns: Any) -> None:
         raise UserError(f"columns cannot be chosen for '{name}', whose parts are known: leave them out.")
 
 
-def _make_built_in(name: str, options: dict[str, Any]) -> Dataset:
-    make = BUILT_IN[name]
+def _with_options(name: str, make: Callable[..., Dataset], options: dict[str, Any]) -> Dataset:
     known = inspect.signature(make).parameters
     for option in options:
         if option not in known:
@@ -86,9 +104,12 @@ def _make_built_in(name: str, options: dict[str, Any]) -> Dataset:
 
 def _read(path: Path, named: str, columns: Columns | Mapping[str, Any] | None) -> Dataset:
     if not path.exists():
-        raise UserError(f"no such file, and {unknown_name('dataset', named, BUILT_IN)}")
+        near = difflib.get_close_matches(named, [*BUILT_IN, *NAMES], n=1, cutoff=0.5)
+        hint = f"did you mean '{near[0]}'?" if near else f"give a file, or a name such as {SOME_NAMES}."
+        raise UserError(f"no such file, and unknown dataset '{named}': {hint}")
     reader = READERS.get(path.suffix.lower())
     if reader is None:
-        suffixes, names = ", ".join(READERS), ", ".join(BUILT_IN)
-        raise UserError(f"'{path}' cannot be read as a dataset: give a file ({suffixes}) or a built-in name ({names}).")
+        raise UserError(
+            f"'{path}' cannot be read as a dataset: give a file ({', '.join(READERS)}) or a name such as {SOME_NAMES}."
+        )
     return reader(path, None if columns is None else as_columns(columns))
