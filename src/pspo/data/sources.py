@@ -16,6 +16,7 @@ from pspo.data.dataset import Dataset
 from pspo.data.frames import frame_dataset, is_frame
 from pspo.data.hdf5 import load_hdf5
 from pspo.data.mapped import mapped_dataset
+from pspo.data.minari_files import PREFIX, load_minari
 from pspo.data.parquet_files import load_parquet
 from pspo.data.store import load_npz
 from pspo.display import Progress, silent
@@ -36,7 +37,7 @@ READERS: dict[str, Callable[..., Dataset]] = {
     ".hdf5": load_hdf5,
     ".h5": load_hdf5,
 }
-SOME_NAMES = f"{', '.join(BUILT_IN)}, {NAMES[7]}"
+SOME_NAMES = f"{', '.join(BUILT_IN)}, {NAMES[7]}, {PREFIX}ID"
 
 
 def load_dataset(
@@ -46,7 +47,7 @@ def load_dataset(
     progress: Progress = silent,
     **options: Any,
 ) -> Dataset:
-    """A built-in or D4RL name, a path, a data frame, a dictionary of arrays, or a Dataset.
+    """A built-in or D4RL name, minari:ID, a path, a data frame, a dictionary of arrays, or a Dataset.
 
     `columns` says which column is which, see `Columns`; without it names must speak for themselves. `task` names the
     simulator that the data were recorded on. `progress` shows a download. `options` are those of the named dataset,
@@ -69,6 +70,8 @@ def _named(source: str, progress: Progress) -> Callable[..., Dataset] | None:
         return BUILT_IN[source]
     if name := d4rl_name(source):
         return lambda checksums=None: load_d4rl(name, checksums, progress)
+    if source.startswith(PREFIX):
+        return lambda: load_minari(source.removeprefix(PREFIX))
     return None
 
 
