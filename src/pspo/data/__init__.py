@@ -3,6 +3,7 @@
 from pspo.data.check import Finding, check, check_source, require_trainable
 from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
+from pspo.data.save import lost_in, save_dataset
 from pspo.data.sources import BUILT_IN, load_dataset
 from pspo.data.store import load_npz, save_npz
 
@@ -15,6 +16,8 @@ __all__ = [
     "check_source",
     "load_dataset",
     "load_npz",
+    "lost_in",
     "require_trainable",
+    "save_dataset",
     "save_npz",
 ]

@@ -87,7 +87,12 @@ def _bounds(arrays: Mapping[str, Any], action: np.ndarray) -> tuple[np.ndarray, 
     if given:
         low, high = (_one_per_column(arrays[key], columns) for key in given)
         return low, high, []
+    return guess_bounds(action)
 
+
+def guess_bounds(action: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """-1 and 1 if all actions are within, else the smallest and largest of each column; and a note on that."""
+    columns = action.shape[1]
     finite = np.isfinite(action)
     low = action.min(axis=0, where=finite, initial=np.inf)
     high = action.max(axis=0, where=finite, initial=-np.inf)
@@ -97,7 +102,7 @@ def _bounds(arrays: Mapping[str, Any], action: np.ndarray) -> tuple[np.ndarray, 
         column = int((low >= high).argmax())
         raise UserError(
             f"bounds of the actions cannot be guessed, as column {column} of 'actions' never changes: "
-            "give 'action_low' and 'action_high'."
+            "give 'action_low' and 'action_high', or leave that column out."
         )
     return low, high, ["action bounds were not given and are the smallest and largest action of each column."]
 

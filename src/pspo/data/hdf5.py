@@ -138,9 +138,13 @@ def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any] 
     facts |= {"action_low": dataset.action_low, "action_high": dataset.action_high, **(attributes or {})}
     # This version of the format has checksums in its structure, so that damage is noticed where the library might
     # otherwise crash on it. Texts of any length lie outside of it: what the reader needs is one of a fixed length.
-    with replacing(path) as temporary, h5py.File(temporary, "w", libver=("v110", "v110")) as file:
-        for name, array in arrays.items():
-            file.create_dataset(name, data=array)
-        for name, value in {**facts, TEXTS: np.bytes_(json.dumps(texts))}.items():
-            file.attrs[name] = value
+    with replacing(path) as temporary:
+        try:
+            with h5py.File(temporary, "w", libver=("v110", "v110")) as file:
+                for name, array in arrays.items():
+                    file.create_dataset(name, data=array)
+                for name, value in {**facts, TEXTS: np.bytes_(json.dumps(texts))}.items():
+                    file.attrs[name] = value
+        except RuntimeError as error:  # h5py's word for a disk that is full when the file is closed
+            raise OSError(str(error)) from error
     return path

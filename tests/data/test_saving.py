@@ -1,0 +1,137 @@
+"""Every format that can be written: a round trip keeps the hash, and what a format cannot keep is said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up_data import clean_fields, datasets
+
+from pspo.data import Dataset, load_dataset, lost_in, save_dataset
+from pspo.data import save as save_module
+from pspo.data.sources import READERS
+from pspo.errors import UserError
+
+KEEP_ALL = (".npz", ".hdf5", ".parquet")
+
+
+def test_whatever_can_be_read_can_be_written() -> None:
+    assert set(save_module.WRITERS) == set(READERS)
+
+
+@given(datasets(gaps=True), st.sampled_from(KEEP_ALL))
+@settings(max_examples=60, deadline=None)
+def test_a_round_trip_keeps_everything(dataset: Dataset, suffix: str) -> None:
+    dataset = replace(dataset, notes=("one.", "and another."))
+    with tempfile.TemporaryDirectory() as folder:
+        found = load_dataset(save_dataset(dataset, Path(folder) / f"other{suffix}"))
+    assert found.hash == dataset.hash
+    assert (found.name, found.task, found.notes) == (dataset.name, dataset.task, dataset.notes)
+
+
+@given(datasets(gaps=True), st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_a_csv_keeps_every_bit_of_every_number(dataset: Dataset, seed: int) -> None:
+    """All but the bounds and the task; numbers of any size and sign, as bits drawn at random give them."""
+    bits = np.random.default_rng(seed).integers(0, 2**32, size=dataset.obs.shape, dtype=np.uint32).view(np.float32)
+    dataset = replace(dataset, obs=np.where(np.isnan(bits), np.float32(-0.0), bits))
+    action = np.random.default_rng(seed).uniform(-1, 1, size=dataset.action.shape)
+    dataset = replace(
+        dataset,
+        action=action,
+        action_low=np.full_like(dataset.action_low, -1),
+        action_high=np.ones_like(dataset.action_high),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        found = load_dataset(save_dataset(dataset, Path(folder) / "logs.csv"), task=dataset.task)
+    assert found.hash == dataset.hash
+    assert (found.name, found.notes) == ("logs", ())
+
+
+@pytest.mark.parametrize("suffix", [*KEEP_ALL, ".csv"])
+def test_not_a_number_stays_one_and_is_not_a_gap(tmp_path: Path, suffix: str) -> None:
+    fields = clean_fields()
+    fields["next_obs"][5] = np.nan  # a terminal, with a next state that was logged
+    fields["obs"][7, 1] = np.inf
+    found = load_dataset(save_dataset(Dataset(**fields), tmp_path / f"x{suffix}"))
+    assert found.next_known.all()
+    assert np.isnan(found.next_obs[5]).all()
+    assert found.obs[7, 1] == np.inf
+
+
+@pytest.mark.parametrize("suffix", [*KEEP_ALL, ".csv"])
+def test_many_rows_are_written_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    monkeypatch.setattr(save_module, "ROWS_AT_A_TIME", 7)
+    dataset = Dataset(**clean_fields(), next_known=~clean_fields()["terminal"])
+    assert load_dataset(save_dataset(dataset, tmp_path / f"x{suffix}")).hash == dataset.hash
+
+
+def test_tables_are_plain_enough_for_others(tmp_path: Path) -> None:
+    dataset = Dataset(**clean_fields(), next_known=~clean_fields()["terminal"])
+    for frame in (
+        pd.read_csv(save_dataset(dataset, tmp_path / "x.csv")),
+        pd.read_parquet(save_dataset(dataset, tmp_path / "x.parquet")),
+    ):
+        names = ["obs_0", "obs_1", "obs_2", "action_0", "action_1", "reward", "next_obs_0", "next_obs_1", "next_obs_2"]
+        assert list(frame.columns) == [*names, "terminal", "timeout"]
+        np.testing.assert_allclose(frame["obs_1"], dataset.obs[:, 1], rtol=1e-6)
+        np.testing.assert_array_equal(frame["next_obs_0"].isna(), dataset.terminal)
+        np.testing.assert_array_equal(frame["timeout"], dataset.timeout)
+
+
+def test_what_a_csv_cannot_keep_is_said() -> None:
+    fields = clean_fields()
+    assert lost_in(Dataset(**fields), "x.csv") == []
+    wide = Dataset(**{**fields, "action_high": np.full(2, 3.0)}, task="hopper")
+    task, bounds = lost_in(wide, "x.csv")
+    assert "--task hopper" in task
+    assert "they are -1 and 1" in bounds
+    assert lost_in(wide, "x.parquet") == []
+    (beyond,) = lost_in(Dataset(**{**fields, "action": fields["action"] * 2, "action_high": np.full(2, 3.0)}), "x.csv")
+    assert "smallest and largest action" in beyond
+    (constant,) = lost_in(
+        Dataset(**{**fields, "action": np.full((60, 2), 2.0), "action_high": np.full(2, 3.0)}), "x.csv"
+    )
+    assert "cannot be read" in constant
+
+
+def test_a_flipped_bit_in_a_parquet_file_is_noticed(tmp_path: Path) -> None:
+    path = save_dataset(Dataset(**clean_fields(600)), tmp_path / "x.parquet")
+    whole = path.read_bytes()
+    group = pyarrow.parquet.ParquetFile(path).metadata.row_group(0)
+    place = group.column(0).data_page_offset + group.column(0).total_compressed_size // 2
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    with pytest.raises(UserError, match="damaged"):
+        load_dataset(path)
+
+
+@pytest.mark.parametrize("suffix", [*KEEP_ALL, ".csv"])
+def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, suffix: str) -> None:
+    path = save_dataset(Dataset(**clean_fields()), tmp_path / f"x{suffix}")
+    before = path.read_bytes()
+    code = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    code += "import pspo; from pspo.data import save_dataset\nlog = pspo.load_dataset('liquidation', size=20_000)\n"
+    code += "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+    code += "try: save_dataset(log, sys.argv[1])\nexcept pspo.UserError as error: print(error)"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    assert "cannot write" in done.stdout, done.stderr
+    assert "too large" in done.stdout
+    assert done.stdout.count("\n") == 1
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"ends in \.npz, \.hdf5, \.h5, \.parquet, \.csv"):
+        save_dataset(Dataset(**clean_fields()), tmp_path / "x.xls")
+    with pytest.raises(UserError, match="cannot write"):
+        save_dataset(Dataset(**clean_fields()), tmp_path / "nowhere" / "x.csv")
