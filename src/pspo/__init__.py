@@ -12,7 +12,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Dataset": "pspo.data",
+    "Columns": "pspo.data",
     "load_dataset": "pspo.data",
+    "save_dataset": "pspo.data",
     "check": "pspo.data",
     "train": "pspo.training",
     "resume": "pspo.training",
@@ -23,6 +25,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Columns",
     "Dataset",
     "Policy",
     "UserError",
@@ -32,11 +35,12 @@ __all__ = [
     "load_dataset",
     "load_policy",
     "resume",
+    "save_dataset",
     "train",
 ]
 
 if TYPE_CHECKING:
-    from pspo.data import Dataset, check, load_dataset
+    from pspo.data import Columns, Dataset, check, load_dataset, save_dataset
     from pspo.errors import UserError
     from pspo.evaluation import evaluate
     from pspo.policy import Policy, load_policy

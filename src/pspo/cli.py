@@ -10,6 +10,7 @@ from typing import Any
 
 from pspo import __version__
 from pspo.cli_collect import add_collect
+from pspo.cli_data import add_check_and_data, add_source, source_options
 from pspo.errors import Diverged, UserError
 
 PROBLEM, DIVERGED, INTERRUPTED = 2, 3, 130
@@ -44,8 +45,8 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=function)
         return sub
 
-    train = command("train", _train, "Learn a policy from a dataset: a built-in name or a file.")
-    train.add_argument("dataset", help="built-in name (liquidation) or a file (.npz)")
+    train = command("train", _train, "Learn a policy from a dataset: a file or a name.")
+    add_source(train)
     train.add_argument("--algo", default="pspo", help="algorithm (default: %(default)s)")
     train.add_argument("--preset", default="laptop", help="laptop, paper or smoke (default: %(default)s)")
     train.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
@@ -67,20 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--seed", type=int, default=0, help="of the simulated episodes (default: %(default)s)")
     evaluate.add_argument("--json", action="store_true", help="print JSON")
 
-    check = command("check", _check, "Look for defects in a dataset and say each in one sentence.")
-    check.add_argument("dataset")
-
-    data = command("data", None, "Make or describe datasets.").add_subparsers(required=True, metavar="WHAT")
-    make = data.add_parser("make", help="Write a built-in dataset to a file.")
-    make.set_defaults(command=_data_make)
-    make.add_argument("name", help="liquidation")
-    make.add_argument("--size", type=int, default=100_000, help="transitions (default: %(default)s)")
-    make.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    make.add_argument("--out", metavar="FILE", help="default: NAME.npz")
-    info = data.add_parser("info", help="Sizes, returns and hash of a dataset.")
-    info.set_defaults(command=_data_info)
-    info.add_argument("dataset")
-
+    add_check_and_data(command)
     add_collect(command)
 
     report = command("report", _report, "Write a run's HTML page anew.")
@@ -136,6 +124,7 @@ def _train(arguments: argparse.Namespace) -> int | None:
             progress,
             _say,
             options["tracker"],
+            **source_options(arguments),
         )
     _print_result(run.read("result"))
     print(f"run:    {run.path}")
@@ -195,38 +184,6 @@ def _print_result(result: dict[str, Any]) -> None:
     from pspo.report.text import result_table
 
     result_table(result)
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    from pspo.data import check_source
-
-    dataset, findings = check_source(arguments.dataset)
-    for finding in findings:
-        print(f"{finding.level}: {finding.message}")
-    errors = sum(finding.level == "error" for finding in findings)
-    if dataset is not None:
-        print(f"{dataset.size} transitions: {errors} errors, {len(findings) - errors} warnings.")
-    return PROBLEM if errors else 0
-
-
-def _data_make(arguments: argparse.Namespace) -> None:
-    from pathlib import Path
-
-    from pspo.data import BUILT_IN, load_dataset, save_npz
-    from pspo.errors import unknown_name
-
-    if arguments.name not in BUILT_IN:
-        raise unknown_name("dataset", arguments.name, BUILT_IN)
-    path = Path(arguments.out or f"{arguments.name}.npz")
-    save_npz(load_dataset(arguments.name, size=arguments.size, seed=arguments.seed), path)
-    print(path)
-
-
-def _data_info(arguments: argparse.Namespace) -> None:
-    from pspo.data import load_dataset
-
-    for name, value in load_dataset(arguments.dataset).summary().items():
-        print(f"{name:16} {value}")
 
 
 def _report(arguments: argparse.Namespace) -> None:

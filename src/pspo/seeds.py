@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from pspo.cli_data import source_options, source_words
 from pspo.compute import cores
+from pspo.data.d4rl_files import d4rl_name, fetch_d4rl
 from pspo.display import for_terminal
 from pspo.errors import UserError
 from pspo.files import write_json
@@ -37,6 +39,8 @@ def train_seeds(arguments: Namespace) -> int:
     at_once = max(1, cores() // threads)
     failed: dict[int, str] = {}
     with for_terminal() as show:
+        if name := d4rl_name(arguments.dataset):
+            fetch_d4rl(name, progress=show)  # here, where it is seen, and once
         while waiting or running:
             while waiting and len(running) < at_once:
                 seed, command = waiting.pop(0)
@@ -60,6 +64,7 @@ def _command(arguments: Namespace, seed: int, out: Path, threads: int) -> list[s
     words += ["--threads", str(threads)]
     if arguments.episodes is not None:
         words += ["--episodes", str(arguments.episodes)]
+    words += [word for piece in source_words(**source_options(arguments)) for word in piece]
     words += [word for setting in arguments.settings for word in ("--set", setting)]
     return [*words, "--tensorboard"] if arguments.tensorboard else words
 

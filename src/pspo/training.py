@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from pspo.config import build, flatten
 from pspo.config import preset as load_preset
 from pspo.data.batches import Rows, device_rows
 from pspo.data.check import require_trainable
+from pspo.data.columns import Columns, as_columns
 from pspo.data.dataset import Dataset
 from pspo.data.sources import load_dataset
 from pspo.display import Progress, silent
@@ -54,21 +55,24 @@ def train(
     progress: Progress = silent,
     say: Callable[[str], None] = print,
     tracker: Callable[[Path], Tracker] = no_tracker,
+    columns: Columns | Mapping[str, Any] | None = None,
+    task: str | None = None,
 ) -> Run:
     """Learn a policy from a dataset; returns the finished run. Everything is checked before anything is written.
 
-    `episodes` of the final judgement default to the task's own number.
+    `episodes` of the final judgement default to the task's own number; `columns` and `task` go to `load_dataset`.
     """
     module = get_algorithm(algo)
     if not 0 <= seed < 2**31:
         raise UserError(f"seed={seed} is out of range: it must be a whole number from 0 to {2**31 - 1}.")
-    data = load_dataset(dataset)
+    data = load_dataset(dataset, columns, task, progress)
     config = build(module.Config, load_preset(algo, preset, data.task), settings or {})
     require_trainable(data)
     source = str(dataset) if isinstance(dataset, (str, Path)) else data.name
     facts = {
         "algo": algo,
         "dataset": source,
+        "columns": columns and as_columns(columns).given(),
         "task": data.task,
         "preset": preset,
         "seed": seed,
@@ -93,7 +97,8 @@ def resume(
         return run
     facts = run.read("config")
     module = get_algorithm(facts["algo"])
-    data = load_dataset(dataset if dataset is not None else facts["dataset"])
+    columns = None if isinstance(dataset, Dataset) else facts.get("columns")
+    data = load_dataset(dataset if dataset is not None else facts["dataset"], columns, facts.get("task"), progress)
     if data.hash != run.read("manifest")["data_hash"]:
         raise UserError(f"the data of {run.path} have changed since it was started: restore them or train anew.")
     return _work(run, module, build(module.Config, facts["settings"]), data, progress, say, tracker)

@@ -75,6 +75,11 @@ def _named(source: str, progress: Progress) -> Callable[..., Dataset] | None:
     return None
 
 
+def is_name(source: str) -> bool:
+    """Whether this names a dataset by itself, and not by a file."""
+    return _named(source, silent) is not None
+
+
 def _load(source: Any, columns: Columns | Mapping[str, Any] | None) -> Dataset:
     if isinstance(source, str | Path):
         return _read(Path(source), str(source), columns)

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pspo.algorithms import get_algorithm
+from pspo.cli_data import source_words
 from pspo.config import build, flatten, preset
-from pspo.data.sources import BUILT_IN, READERS
+from pspo.data.d4rl_files import d4rl_name
+from pspo.data.sources import BUILT_IN, READERS, is_name
 from pspo.errors import UserError
 from pspo.report.contents import Contents
 
@@ -35,6 +37,8 @@ def command(contents: Contents) -> list[str]:
     """The command line that starts the same run, quoted for a shell, in pieces that belong together."""
     facts = contents.facts
     pieces = [["pspo", "train", str(facts.get("dataset", "DATASET"))]]
+    has_its_task = facts.get("dataset") in BUILT_IN or d4rl_name(str(facts.get("dataset", "")))
+    pieces += source_words(facts.get("columns"), None if has_its_task else facts.get("task"))
     pieces += [[f"--{option}", str(facts[option])] for option in ("algo", "preset", "seed") if option in facts]
     if contents.task and facts.get("episodes", contents.task.default_episodes) != contents.task.default_episodes:
         pieces.append(["--episodes", str(facts["episodes"])])
@@ -48,7 +52,7 @@ def command(contents: Contents) -> list[str]:
 def caveat(contents: Contents) -> str:
     """Why the command may not suffice; empty where it does."""
     source = str(contents.facts.get("dataset", ""))
-    if source not in BUILT_IN and Path(source).suffix.lower() not in READERS:
+    if not is_name(source) and Path(source).suffix.lower() not in READERS:
         return f"The data came from memory under the name “{source}”: save them to a file and name that instead."
     if preset_values(contents) is None:
         return "This version of pspo does not know the run’s preset: every setting is spelt out."
