@@ -43,8 +43,8 @@ class Config:
     """Hidden layers."""
     rate: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of actor, critics and temperature."""
-    alpha: Annotated[float, Bounds(1e-6, 1e6)] = 0.1
-    """Temperature at the start; from 1, the usual choice, it takes thousands of updates until rewards count."""
+    alpha: Annotated[float, Bounds(1e-6, 1e6)] = 1.0
+    """Temperature at the start. On halfcheetah 0.1 learned sooner, but stayed at a score of 11 where 1 reached 17."""
     target_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target critics."""
     evaluate_every: Annotated[int, Bounds(1, 1_000_000_000)] = 5000
