@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help="see `pspo config`"
     )
+    train.add_argument("--dry-run", action="store_true", help="say what would run, for how long and in how much memory")
     train.add_argument("--episodes", type=int, help="of the final judgement (default: the task's own number)")
     _common(train)
 
@@ -102,6 +103,8 @@ def _train(arguments: argparse.Namespace) -> int | None:
     from pspo.compute import use_threads
     from pspo.config import parse_settings
 
+    if arguments.dry_run:
+        return _dry_run(arguments)
     if arguments.seeds != 1:
         from pspo.seeds import train_seeds
 
@@ -129,6 +132,21 @@ def _train(arguments: argparse.Namespace) -> int | None:
     _print_result(run.read("result"))
     print(f"run:    {run.path}")
     print(f"report: {run.path / 'report.html'}")
+
+
+def _dry_run(arguments: argparse.Namespace) -> None:
+    from pspo.compute import use_threads
+    from pspo.config import parse_settings
+
+    settings = parse_settings(arguments.settings)
+    use_threads(_threads(arguments.threads))
+    from pspo.dry_run import describe
+
+    how = source_options(arguments)
+    for line in describe(arguments.dataset, arguments.algo, arguments.preset, settings, **how):
+        print(line)
+    if arguments.seeds > 1:
+        print(f"{'seeds':<17}{arguments.seeds}, the same again for each but the pool, which they share")
 
 
 def _resume(arguments: argparse.Namespace) -> None:

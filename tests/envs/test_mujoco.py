@@ -83,7 +83,8 @@ def test_cheetah_ends_only_where_sense_ends():
 @pytest.mark.parametrize("task", LOCOMOTION)
 def test_rules_agree_with_the_environment(task):
     env, rng = borrow_env(task), np.random.default_rng(0)
-    env.reset(seed=0)
+    obs, _ = env.reset(seed=0)
+    assert (len(obs), *env.action_space.shape) == (LOCOMOTION[task].obs_dim, LOCOMOTION[task].action_dim)
     said, truth = [], []
     for _ in range(300):
         obs, _, terminal, _, _ = env.step(rng.uniform(-1, 1, env.action_space.shape))

@@ -39,11 +39,8 @@ def load_d4rl(name: str, checksums: Mapping[str, str] | None = None, progress: P
 
 def fetch_d4rl(name: str, checksums: Mapping[str, str] | None = None, progress: Progress = silent) -> Path:
     """The file of a dataset, whole and verified; downloaded if it is not there yet."""
-    task, level = name.removesuffix("-v2").split("-", 1)
-    file = f"{task}_{level.replace('-', '_')}-v2.hdf5"
-    folder = cache_folder() / "d4rl"
-    path = folder / file
-    url = f"{(os.environ.get('PSPO_D4RL_URL') or ADDRESS).rstrip('/')}/{file}"
+    path, url = place(name)
+    file, folder = path.name, path.parent
     wanted = (checksums or {}).get(name) or (checksums or {}).get(name.removesuffix("-v2"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,6 +57,20 @@ def fetch_d4rl(name: str, checksums: Mapping[str, str] | None = None, progress: 
     except OSError as error:
         raise UserError(f"cannot write '{error.filename or folder}': {error.strerror or error}.") from None
     return path
+
+
+def place(name: str) -> tuple[Path, str]:
+    """Where the file of a dataset is kept, and where it comes from."""
+    task, level = name.removesuffix("-v2").split("-", 1)
+    file = f"{task}_{level.replace('-', '_')}-v2.hdf5"
+    return cache_folder() / "d4rl" / file, f"{(os.environ.get('PSPO_D4RL_URL') or ADDRESS).rstrip('/')}/{file}"
+
+
+def usual_rows(name: str) -> int:
+    """How many transitions the dataset has, to the thousand: known before it is here."""
+    task, level = name.removesuffix("-v2").split("-", 1)
+    replay = {"halfcheetah": 202_000, "hopper": 402_000, "walker2d": 302_000}
+    return {"medium-expert": 2_000_000, "medium-replay": replay[task]}.get(level, 1_000_000)
 
 
 def _verify(path: Path, wanted: str | None) -> None:

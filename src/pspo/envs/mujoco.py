@@ -28,14 +28,16 @@ class Locomotion:
     """Facts of one task; the reference returns are D4RL's."""
 
     env_id: str
+    obs_dim: int
+    action_dim: int
     random_return: float
     expert_return: float
 
 
 LOCOMOTION = {
-    "hopper": Locomotion("Hopper-v4", -20.272305, 3234.3),
-    "walker2d": Locomotion("Walker2d-v4", 1.629008, 4592.3),
-    "halfcheetah": Locomotion("HalfCheetah-v4", -280.178953, 12135.0),
+    "hopper": Locomotion("Hopper-v4", 11, 3, -20.272305, 3234.3),
+    "walker2d": Locomotion("Walker2d-v4", 17, 6, 1.629008, 4592.3),
+    "halfcheetah": Locomotion("HalfCheetah-v4", 17, 6, -280.178953, 12135.0),
 }
 
 

@@ -1,0 +1,74 @@
+"""`pspo train ... --dry-run`: what would be run, on which data, for how long and with how much memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pspo.algorithms import get_algorithm
+from pspo.compute import threads
+from pspo.config import build, preset
+from pspo.data.d4rl_files import d4rl_name, place, usual_rows
+from pspo.data.dataset import Dataset
+from pspo.data.sources import load_dataset
+from pspo.envs.mujoco import LOCOMOTION
+from pspo.estimate import Estimate, Shape, estimate
+
+
+def describe(source: Any, algo: str, preset_name: str, settings: dict[str, Any], **how: Any) -> list[str]:
+    """Lines for the user; nothing is downloaded, fitted to the end or written. `how` goes to load_dataset."""
+    data, about_data, task = _data(source, how)
+    module = get_algorithm(algo)
+    config = build(module.Config, preset(algo, preset_name, task), settings)
+    found = estimate(module, config, data)
+    return [
+        f"would train {algo} on {source}, preset {preset_name}",
+        f"data             {about_data}",
+        *(f"{phase.name:<16} {about}" for phase, about in zip(found.phases, _phases(found, config), strict=True)),
+        f"termination      {_termination(config, task)}",
+        f"memory           about {found.bytes / 2**30:.1f} GiB",
+        f"in all           at most {span(found.seconds)} with {threads()} XLA thread{'s' * (threads() > 1)}, "
+        "from steps timed here just now; models that are in the cache cost nothing",
+    ]
+
+
+def _data(source: Any, how: dict[str, Any]) -> tuple[Dataset | Shape, str, str | None]:
+    name = d4rl_name(source) if isinstance(source, str) else None
+    if name is None or place(name)[0].exists():
+        data = load_dataset(source, **how)
+        return data, f"{data.size:,} transitions, {data.obs_dim} + {data.action_dim} columns", data.task
+    path, url = place(name)
+    task = name.split("-")[0]
+    shape = Shape(usual_rows(name), LOCOMOTION[task].obs_dim, LOCOMOTION[task].action_dim)
+    text = f"about {shape.rows:,} transitions, {shape.obs_dim} + {shape.action_dim} columns, not here yet: "
+    return shape, text + f"would be downloaded from {url} to {path}", task
+
+
+def _phases(found: Estimate, config: Any) -> list[str]:
+    lines = []
+    for phase in found.phases:
+        what = {"dynamics pool": "model", "reference policy": "reference"}.get(phase.name)
+        recipe = getattr(config, what) if what else config
+        count = f"{recipe.pool} networks of " if what == "model" else ""
+        size = f"{count}{recipe.depth} x {recipe.width} units, "
+        most = "at most " if what == "model" else ""
+        lines.append(f"{size}{most}{phase.steps:,} steps of {_short(phase.step_seconds)}: {span(phase.seconds)}")
+    return lines
+
+
+def _termination(config: Any, task: str | None) -> str:
+    choice = getattr(config, "termination", "none")
+    if choice != "auto":
+        return choice
+    return f"the known rule of {task}" if task else "learned from the log"
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.1f} ms"
+
+
+def span(seconds: float) -> str:
+    """A length of time as a person would say it."""
+    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"

@@ -1,0 +1,171 @@
+"""What a run would cost here, from a few real steps of each phase on data of the right shape.
+
+Nothing is counted by formula: every phase runs for some steps with the run's own networks and batches, in a
+cache of its own, and is scaled up by the number of steps, which is an upper bound where a fit may stop early.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from pspo.data.batches import device_rows
+from pspo.data.dataset import Dataset
+
+STAND_IN_ROWS = 5000
+FIT_STEPS, ITERATIONS = 4, 4  # enough to time what takes seconds; short steps are repeated
+SHORT_SECONDS = 0.5
+MOST_MEMBERS = 10  # larger pools are timed with this many, as their cost is proportional
+
+
+class Shape(NamedTuple):
+    """What the cost of a run depends on, known before the data are there."""
+
+    rows: int
+    obs_dim: int
+    action_dim: int
+
+
+class Phase(NamedTuple):
+    name: str
+    steps: int
+    step_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return self.steps * self.step_seconds
+
+
+class Estimate(NamedTuple):
+    phases: list[Phase]
+    bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return sum(phase.seconds for phase in self.phases)
+
+
+def estimate(module: ModuleType, config: Any, data: Dataset | Shape) -> Estimate:
+    """Time per phase and peak memory of a run with this configuration on data of this shape."""
+    shape = Shape(data.size, data.obs_dim, data.action_dim) if isinstance(data, Dataset) else data
+    sample = _sample(data) if isinstance(data, Dataset) else _noise(data)
+    clock = _Clock()
+    with _own_cache():
+        parts, _ = module.prepare(_shortened(config), sample, 0, clock)
+        iteration = _time_iteration(module, config, parts, sample)
+    phases = []
+    for name, part in (("dynamics pool", "model"), ("reference policy", "reference")):
+        if name in clock.step_seconds:
+            recipe = getattr(config, part)
+            scale = max(1.0, getattr(recipe, "pool", 1) / MOST_MEMBERS)
+            phases.append(Phase(name, recipe.steps, clock.step_seconds[name] * scale))
+    phases.append(Phase("training", config.steps, iteration))
+    return Estimate(phases, _memory(config, shape, parts))
+
+
+def _sample(data: Dataset) -> Dataset:
+    """The first rows: the same columns, the same grids, in most logs."""
+    count = min(data.size, STAND_IN_ROWS)
+    rows = {
+        name: getattr(data, name)[:count] for name in ("obs", "action", "reward", "next_obs", "terminal", "timeout")
+    }
+    known = {"next_known": data.next_known[:count]}
+    return dataclasses.replace(data, **rows, **known)
+
+
+def _noise(shape: Shape) -> Dataset:
+    """Random numbers of the right shape, for data that are not here yet."""
+    rng = np.random.default_rng(0)
+    count = min(shape.rows, STAND_IN_ROWS)
+    obs = rng.standard_normal((count, shape.obs_dim), dtype=np.float32)
+    return Dataset(
+        obs=obs,
+        action=rng.uniform(-1.0, 1.0, (count, shape.action_dim)).astype(np.float32),
+        reward=rng.standard_normal(count, dtype=np.float32),
+        next_obs=obs + 0.1 * rng.standard_normal((count, shape.obs_dim), dtype=np.float32),
+        terminal=np.zeros(count, bool),
+        timeout=np.arange(count) % 500 == 499,
+        action_low=np.full(shape.action_dim, -1.0, np.float32),
+        action_high=np.ones(shape.action_dim, np.float32),
+        name="stand-in",
+    )
+
+
+@contextlib.contextmanager
+def _own_cache() -> Iterator[None]:
+    """What a few steps have fitted must never be found by a real run."""
+    before = os.environ.get("PSPO_CACHE")
+    with tempfile.TemporaryDirectory(prefix="pspo-estimate-") as folder:
+        os.environ["PSPO_CACHE"] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop("PSPO_CACHE")
+            if before is not None:
+                os.environ["PSPO_CACHE"] = before
+
+
+def _shortened(config: Any) -> Any:
+    """The same networks and batches, a few steps: one window to compile in, one to time."""
+    changed: dict[str, Any] = {}
+    for part in ("model", "reference"):
+        if recipe := getattr(config, part, None):
+            short: dict[str, Any] = {"steps": 2 * FIT_STEPS, "evaluate_every": FIT_STEPS}
+            if hasattr(recipe, "pool"):
+                short["pool"] = min(recipe.pool, MOST_MEMBERS)
+            changed[part] = dataclasses.replace(recipe, **short)
+    return dataclasses.replace(config, **changed)
+
+
+class _Clock:
+    """A progress display that notes when each phase gets on."""
+
+    def __init__(self) -> None:
+        self.step_seconds: dict[str, float] = {}
+        self._last: dict[str, tuple[int, float]] = {}
+
+    def __call__(self, phase: str, step: int, *_: Any) -> None:
+        now = time.perf_counter()
+        if phase in self._last:
+            before, then = self._last[phase]
+            self.step_seconds[phase] = (now - then) / max(step - before, 1)
+        self._last[phase] = (step, now)
+
+
+def _time_iteration(module: ModuleType, config: Any, parts: Any, sample: Dataset) -> float:
+    from pspo.training import compile_chunk
+
+    rows = device_rows(sample, parts.norm)
+    state = jax.jit(lambda rows, key: module.init(config, parts, rows, key))(rows, jax.random.PRNGKey(0))
+    chunk = compile_chunk(module, config, parts)
+    jax.block_until_ready(chunk(state, parts.arrays, rows, length=ITERATIONS))  # compiles
+    started, done = time.perf_counter(), 0
+    while done == 0 or time.perf_counter() - started < SHORT_SECONDS:
+        state, _ = jax.block_until_ready(chunk(state, parts.arrays, rows, length=ITERATIONS))
+        done += ITERATIONS
+    return (time.perf_counter() - started) / done
+
+
+def _memory(config: Any, shape: Shape, parts: Any) -> int:
+    """This process at its peak, and what the whole data and the whole pool add to it."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    transition = 4 * (2 * shape.obs_dim + shape.action_dim + 1) + 2
+    # On the host, on the device, and once more as a model's inputs and targets while the pool is fitted.
+    data = 3 * transition * shape.rows
+    pool = getattr(getattr(config, "model", None), "pool", 0)
+    bootstraps = 4 * pool * shape.rows
+    member = sum(leaf.nbytes for leaf in jax.tree.leaves(parts.arrays) if hasattr(leaf, "nbytes"))
+    extra_members = 5 * member * max(0, pool - MOST_MEMBERS) // MOST_MEMBERS  # parameters, gradients, Adam, the best
+    return int(peak + data + bootstraps + extra_members)

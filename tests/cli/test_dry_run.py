@@ -1,0 +1,37 @@
+"""`pspo train ... --dry-run` says what would run, and does none of it."""
+
+from __future__ import annotations
+
+from command_line import pspo
+
+
+def test_it_states_data_steps_time_and_memory_and_writes_nothing(tmp_path):
+    done = pspo("train", "liquidation", "--preset", "smoke", "--dry-run", "--seeds", "4", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "would train pspo on liquidation, preset smoke"
+    facts = {line[:17].strip(): line[17:] for line in lines[1:]}
+    assert facts["data"] == "100,000 transitions, 3 + 1 columns"
+    assert facts["dynamics pool"].startswith("4 networks of 2 x 16 units, at most 60 steps of ")
+    assert facts["training"].startswith("2 x 16 units, 60 steps of ")
+    assert facts["termination"] == "the known rule of liquidation"
+    assert facts["memory"].endswith("GiB")
+    assert facts["in all"].startswith("at most ")
+    assert facts["seeds"].startswith("4,")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_that_are_not_here_are_described_and_not_downloaded(tmp_path):
+    nowhere = {"PSPO_D4RL_URL": "http://127.0.0.1:1", "PSPO_CACHE": str(tmp_path / "cache")}
+    done = pspo("train", "walker2d-medium-replay", "--preset", "smoke", "--dry-run", cwd=tmp_path, env=nowhere)
+    assert done.returncode == 0, done.stderr
+    assert "about 302,000 transitions, 17 + 6 columns, not here yet" in done.stdout
+    assert "http://127.0.0.1:1/walker2d_medium_replay-v2.hdf5" in done.stdout
+    assert not (tmp_path / "cache" / "d4rl").exists()
+
+
+def test_an_unknown_dataset_is_one_sentence(tmp_path):
+    done = pspo("train", "hoper-medium-v2", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "hopper-medium-v2" in done.stderr

@@ -1,0 +1,56 @@
+"""What `--dry-run` says: measured steps, scaled by the configuration's own numbers, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pspo.algorithms import pspo
+from pspo.config import build, preset
+from pspo.data import load_dataset
+from pspo.estimate import MOST_MEMBERS, STAND_IN_ROWS, Shape, estimate
+from pspo.files import cache_folder
+
+
+def config(**changed):
+    return build(
+        pspo.Config, preset("pspo", "smoke", None), {name.replace("__", "."): v for name, v in changed.items()}
+    )
+
+
+@pytest.fixture(scope="module")
+def small():
+    return estimate(pspo, config(), Shape(1000, 11, 3))
+
+
+def test_every_phase_has_its_own_number_of_steps(small):
+    assert [(phase.name, phase.steps) for phase in small.phases] == [
+        ("dynamics pool", 60),
+        ("reference policy", 60),
+        ("training", 60),
+    ]
+    assert all(phase.step_seconds > 0 for phase in small.phases)
+    assert small.seconds == pytest.approx(sum(60 * phase.step_seconds for phase in small.phases))
+
+
+def test_steps_are_those_of_the_configuration():
+    more = estimate(pspo, config(steps=120, model__steps=600), Shape(1000, 11, 3))
+    assert [phase.steps for phase in more.phases] == [600, 60, 120]
+
+
+def test_large_pools_and_data_count_in_memory(small):
+    shape = Shape(1_000_000, 17, 6)
+    large = estimate(pspo, config(model__pool=10 * MOST_MEMBERS), shape)
+    bootstraps = 4 * 10 * MOST_MEMBERS * shape.rows
+    transitions = 4 * (2 * 17 + 6 + 1) * shape.rows
+    assert large.bytes - small.bytes > bootstraps + 2 * transitions
+    assert large.bytes < 4 * 2**30
+
+
+def test_real_data_lend_their_columns_and_the_cache_stays_as_it_was():
+    before = (os.environ["PSPO_CACHE"], sorted(cache_folder().glob("*.safetensors")))
+    data = load_dataset("liquidation", size=STAND_IN_ROWS + 500)
+    found = estimate(pspo, build(pspo.Config, preset("pspo", "smoke", "liquidation")), data)
+    assert len(found.phases) == 3
+    assert (os.environ["PSPO_CACHE"], sorted(cache_folder().glob("*.safetensors"))) == before
