@@ -100,11 +100,12 @@ def test_several_seeds_in_one_call_equal_single_runs(run: Path, tmp_path: Path) 
 
 
 def test_own_data_without_a_simulator(tmp_path: Path, capsys) -> None:
-    """A log of a task nobody knows: trained with a learned end, no score invented."""
+    """A table of a task nobody knows, without next states: trained with a learned end, no score invented."""
     log = library.load_dataset("liquidation", size=5000)
-    arrays = {"observations": log.obs, "actions": log.action, "rewards": log.reward}
-    np.savez(tmp_path / "log.npz", **arrays, next_observations=log.next_obs, terminals=log.terminal)
-    assert main(["train", str(tmp_path / "log.npz"), *TINY, "--out", str(tmp_path / "run")]) == 0
+    columns = np.column_stack([log.obs, log.action, log.reward, log.terminal])
+    names = "obs_time,obs_inventory,obs_price,action,reward,terminal"
+    np.savetxt(tmp_path / "log.csv", columns, delimiter=",", header=names, comments="", fmt="%.9g")
+    assert main(["train", str(tmp_path / "log.csv"), *TINY, "--out", str(tmp_path / "run")]) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert "score" not in result
     assert "imagined_return" in result

@@ -1,0 +1,161 @@
+"""A user's own table through the commands: checked, described, converted, trained on, resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from command_line import TINY, settings
+
+import pspo as library
+from pspo import training
+from pspo.cli import _parser, main
+from pspo.cli_data import source_options
+from pspo.report.contents import read_contents
+from pspo.report.reproduce import command
+from pspo.runs import Run
+from pspo.seeds import _command
+
+ROLES = ["--obs", "x*", "--action", "u", "--reward", "gain", "--episode", "id", "--terminal", "over"]
+
+
+@pytest.fixture(scope="module")
+def log() -> library.Dataset:
+    return library.load_dataset("liquidation", size=3000)
+
+
+@pytest.fixture(scope="module")
+def table(log: library.Dataset, tmp_path_factory) -> Path:
+    """The liquidation log as a spreadsheet would have it: own names, and no next states."""
+    path = tmp_path_factory.mktemp("own") / "log.csv"
+    columns = {f"x{d}": log.obs[:, d] for d in range(3)} | {"u": log.action[:, 0], "gain": log.reward}
+    columns |= {"id": np.cumsum(np.append(0, log.episode_end[:-1])), "over": log.terminal}
+    pyarrow.csv.write_csv(pa.table(columns), path)
+    return path
+
+
+@pytest.fixture
+def columns() -> dict[str, str]:
+    return {"obs": "x*", "action": "u", "reward": "gain", "episode": "id", "terminal": "over"}
+
+
+@pytest.fixture
+def no_training(monkeypatch) -> list[library.Dataset]:
+    """Runs are begun and gone on with, and the data that they would train on are collected."""
+    seen = []
+
+    def note(run: Run, module: object, config: object, data: library.Dataset, *_: object) -> Run:
+        seen.append(data)
+        return run
+
+    monkeypatch.setattr(training, "_work", note)
+    return seen
+
+
+def test_the_roles_are_remembered_and_resume_uses_them(table: Path, tmp_path: Path, no_training, columns) -> None:
+    run = library.train(table, out=tmp_path / "run", columns=columns)
+    assert run.read("config")["columns"] == {role: [pattern] for role, pattern in columns.items()}
+    library.resume(run.path)
+    assert no_training[0].hash == no_training[1].hash
+    assert "--obs 'x*' --action u" in " ".join(command(read_contents(run.path)))
+
+
+def test_a_task_can_be_named_and_is_remembered(table: Path, tmp_path: Path, no_training, columns) -> None:
+    run = library.train(table, out=tmp_path / "run", columns=columns, task="liquidation")
+    library.resume(run.path)
+    assert [data.task for data in no_training] == ["liquidation", "liquidation"]
+    assert no_training[0].hash == no_training[1].hash
+    assert "--task liquidation" in " ".join(command(read_contents(run.path)))
+
+
+def test_a_mapped_table_in_memory_is_resumed_from_memory(table: Path, tmp_path: Path, no_training, columns) -> None:
+    frame = pyarrow.csv.read_csv(table)
+    run = library.train(frame, out=tmp_path / "run", columns=columns)
+    library.resume(run.path, frame)
+    library.resume(run.path, library.load_dataset(frame, columns=columns))
+    assert len({data.hash for data in no_training}) == 1
+    assert len(no_training) == 3
+
+
+def test_every_seed_reads_the_data_in_the_same_way(table: Path) -> None:
+    words = ["train", str(table), *ROLES, "--next-obs", "y1,y2", "--timeout", "cut", "--task", "hopper", "--seeds", "2"]
+    arguments = _parser().parse_args(words)
+    one = _parser().parse_args(_command(arguments, 1, Path("out"), 1)[3:])
+    assert source_options(one) == source_options(arguments)
+    assert source_options(one)["columns"]["next_obs"] == "y1,y2"
+    assert (one.seed, one.seeds, one.task) == (1, 1, "hopper")
+
+
+def test_check_and_info(table: Path, capsys) -> None:
+    for check in (["check"], ["data", "check"]):
+        assert main([*check, str(table), *ROLES]) == 0
+        said = capsys.readouterr().out
+        assert "warning: next states that were missing" in said
+        assert "2999 transitions: 0 errors" in said
+    assert main(["data", "info", str(table), *ROLES, "--task", "liquidation"]) == 0
+    said = capsys.readouterr().out
+    assert "transitions        2999" in said
+    assert "without_next_state" in said
+    assert "task               liquidation" in said
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".hdf5", ".parquet", ".csv"])
+def test_convert_keeps_the_hash(table: Path, tmp_path: Path, capsys, columns, suffix: str) -> None:
+    out = tmp_path / f"other{suffix}"
+    assert main(["data", "convert", str(table), str(out), *ROLES]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == str(out)
+    assert "note: next states that were missing" in said[1]
+    assert library.load_dataset(out).hash == library.load_dataset(table, columns=columns).hash
+
+
+def test_convert_says_what_a_csv_cannot_keep(tmp_path: Path, capsys) -> None:
+    made = tmp_path / "made.parquet"
+    assert main(["data", "make", "liquidation", "--size", "500", "--out", str(made)]) == 0
+    assert main(["data", "convert", str(made), str(tmp_path / "out.csv")]) == 0
+    assert "note: a CSV names no task: read it with --task liquidation." in capsys.readouterr().out
+    back = library.load_dataset(tmp_path / "out.csv", task="liquidation")
+    assert back.hash == library.load_dataset("liquidation", size=500).hash
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["train", "TABLE"], "no column is known to be the obs among 'x0', 'x1', 'x2', 'u'"),
+        (["train", "TABLE", *ROLES[2:], "--obs", "y*"], "no column fits 'y*' (obs)"),
+        (["train", "TABLE", *ROLES, "--task", "hoper"], "did you mean 'hopper'"),
+        (["train", "liquidation", "--obs", "x"], "leave them out"),
+        (["data", "convert", "TABLE", "OUT.xls", *ROLES], "ends in .npz"),
+        (["data", "convert", "TABLE", "OUT/nowhere.npz", *ROLES], "cannot write"),
+        (["data", "info", "minari:none-v0"], "minari download none-v0"),
+        (["data", "info", "hopper-medum"], "did you mean 'hopper-medium"),
+    ],
+)
+def test_a_wrong_word_is_named_and_nothing_is_written(
+    words: list[str], says: str, table: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path.parent / "minari"))
+    words = [word.replace("TABLE", str(table)) for word in words]
+    assert main([*words, *(["--quiet"] if words[0] == "train" else [])]) == 2
+    said = capsys.readouterr().err.strip()
+    assert says in said
+    assert said.startswith("pspo: ")
+    assert "\n" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_log_of_single_decisions_is_trained_on(tmp_path: Path) -> None:
+    """Every row ends the task and no next state exists: rewards are all there is to learn."""
+    rng = np.random.default_rng(0)
+    state, action = rng.normal(size=(400, 2)), rng.uniform(-1, 1, size=400)
+    columns = {"obs_0": state[:, 0], "obs_1": state[:, 1], "action": action, "reward": -((action - 0.3) ** 2)}
+    pyarrow.csv.write_csv(pa.table(columns | {"terminal": np.ones(400, bool)}), tmp_path / "bandit.csv")
+    small = settings(steps=20, chunk=20)
+    assert main(["train", str(tmp_path / "bandit.csv"), *TINY, *small, "--out", str(tmp_path / "run")]) == 0
+    assert json.loads((tmp_path / "run" / "models.json").read_text())["termination"] == "always"
