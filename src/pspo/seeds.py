@@ -18,7 +18,7 @@ import numpy as np
 from pspo.cli_data import source_options, source_words
 from pspo.compute import cores
 from pspo.data.d4rl_files import d4rl_name, fetch_d4rl
-from pspo.display import for_terminal
+from pspo.display import for_terminal, silent
 from pspo.errors import UserError
 from pspo.files import write_json
 from pspo.runs import Run, free_path
@@ -40,7 +40,7 @@ def train_seeds(arguments: Namespace) -> int:
     failed: dict[int, str] = {}
     with for_terminal() as show:
         if name := d4rl_name(arguments.dataset):
-            fetch_d4rl(name, progress=show)  # here, where it is seen, and once
+            fetch_d4rl(name, progress=silent if arguments.quiet else show)  # here, where it is seen, and once
         while waiting or running:
             while waiting and len(running) < at_once:
                 seed, command = waiting.pop(0)
