@@ -48,13 +48,13 @@ def parts_of_step(case: Case) -> dict[str, Work]:
     )  # the step shares this pass with the policy's gradient
     mixtures = stage("policy, mu and centre", partial(_mixtures, real), arrays.reference, state, features)
     mu, centre = mixtures[0], mixtures[1]
-    draws = stage("random numbers", partial(_draws, case), case.rows, state.chains.obs, mu, policy, state.key)
+    draws = stage("random numbers", partial(_draws, case), case.log, state.chains.obs, mu, policy, state.key)
     x, noise, imagined = draws["actions"], draws["noise"], squash(draws["chain action"])
     said = stage("ensemble forward", partial(_predict, case), context.models, state.chains.obs, imagined)
     after = stage("next states", partial(_next_states, case), state.chains.obs, imagined, said, noise)
     real_after = encode(batch.real.next_obs)
     stage("value at next states", _values, state.learned.value, after[0], real_after)
-    q, _ = stage("target critics", partial(_critics, real), state.target_critic, features, x, imagined)
+    q, _ = stage("target critics", partial(_critics, case.config, real), state.target_critic, features, x, imagined)
     soft, log_weight = stage(
         "densities and weights", partial(_weights, case), mu, policy, centre, x, q, state.log_trust
     )
@@ -94,7 +94,7 @@ def _predict(case: Case, models: Any, obs: Array, action: Array) -> Prediction:
 def _next_states(case: Case, obs: Array, action: Array, said: Prediction, noise: Array) -> tuple[Array, Array]:
     """Drawn, kept inside the data's range, encoded, and asked whether they end the episode."""
     norm = case.parts.norm
-    next_obs, _ = draw_next(norm, obs, said, noise)
+    next_obs = norm.snap(draw_next(norm, obs, said, noise)[0])
     return norm.encode(next_obs), case.parts.arrays.terminated(norm, obs, action, next_obs)
 
 
@@ -102,9 +102,11 @@ def _values(value: Any, imagined: Array, real: Array) -> tuple[Array, Array]:
     return value(imagined), value(real)
 
 
-def _critics(real: int, critic: Any, features: Array, x: Array, imagined: Array) -> tuple[Array, Array]:
+def _critics(
+    config: pspo.Config, real: int, critic: Any, features: Array, x: Array, imagined: Array
+) -> tuple[Array, Array]:
     """On the sampled actions of every row, and on the chains' own."""
-    return pspo.q_values(critic, features, squash(x)), pspo.q_values(critic, features[real:], imagined)
+    return pspo.q_values(config, critic, features, squash(x)), pspo.q_values(config, critic, features[real:], imagined)
 
 
 def _weights(

@@ -13,7 +13,7 @@ from jax import Array
 
 from pspo.algorithms import pspo
 from pspo.config import build, flatten, preset
-from pspo.data.batches import Rows, device_rows
+from pspo.data.batches import Log, device_log
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import fit_normaliser
 from pspo.data.sources import load_dataset
@@ -53,19 +53,19 @@ class Case:
     config: pspo.Config
     dataset: Dataset
     parts: pspo.Parts
-    rows: Rows
+    log: Log
 
     @cached_property
     def start(self) -> tuple[pspo.State, pspo.Context, pspo.Batch]:
         """Inputs of the first update. Compiled in one piece and kept: dozens of small programs take far longer."""
 
-        def make(rows: Rows, key: Array) -> tuple[pspo.State, pspo.Context, pspo.Batch]:
+        def make(log: Log, key: Array) -> tuple[pspo.State, pspo.Context, pspo.Batch]:
             init_key, draw_key = jax.random.split(key)
-            state = pspo.init(self.config, self.parts, rows, init_key)
+            state = pspo.init(self.config, self.parts, log, init_key)
             state, context = pspo.imagine(self.config, self.parts, state)
-            return state, context, pspo.draw(self.config, rows, draw_key)
+            return state, context, pspo.draw(self.config, log, draw_key)
 
-        return jax.jit(make)(self.rows, jax.random.PRNGKey(0))
+        return jax.jit(make)(self.log, jax.random.PRNGKey(0))
 
     @property
     def state(self) -> pspo.State:
@@ -108,7 +108,7 @@ def _case(name: str, config: pspo.Config, dataset: Dataset, ends: Termination) -
         return pspo.Arrays(pool, jnp.zeros(model.pool), policy, ends)
 
     arrays = jax.jit(make)(jax.random.PRNGKey(0))
-    return Case(name, config, dataset, pspo.Parts(arrays, norm), device_rows(dataset, norm))
+    return Case(name, config, dataset, pspo.Parts(arrays, norm), device_log(dataset, norm, config.gamma))
 
 
 def _random_dataset(obs_dim: int, action_dim: int) -> Dataset:

@@ -53,7 +53,7 @@ def pool_step(case: Case) -> int:
 def pspo_step(case: Case) -> dict[str, int]:
     """One iteration, part by part; the names are those of benchmarks.breakdown."""
     config, arrays = case.config, case.parts.arrays
-    learned = jax.eval_shape(partial(pspo.init, config, case.parts), case.rows, jax.random.PRNGKey(0)).learned
+    learned = jax.eval_shape(partial(pspo.init, config, case.parts), case.log, jax.random.PRNGKey(0)).learned
     model, policy = sizes(arrays.pool.net), sizes(arrays.reference.net)
     critic, value = sizes(learned.critic), sizes(learned.value)
     real, chains, critics = config.real_batch, config.synthetic_batch, config.critics

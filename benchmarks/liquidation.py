@@ -2,7 +2,7 @@
 
 Each variant is `pspo train liquidation --seeds 4` with one switch changed; final policies, 100,000
 episodes each. What is kept: benchmarks/results/liquidation-VARIANT.json with the command, mean,
-spread and every seed's numbers. Seeds start at 10; docs/results.md says how the preset was chosen.
+spread and every seed's numbers. Seeds start at 20; docs/results.md says how the preset was chosen.
 
 The corrupted variants replace half of the pool by members that were fitted to a log whose price moves
 and rewards had been shuffled between rows, and ask whether the posterior notices.
@@ -41,7 +41,7 @@ VARIANTS: dict[str, list[str]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variants", nargs="*", metavar="VARIANT", help=f"default: all of {', '.join(VARIANTS)}")
-    parser.add_argument("--first-seed", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--episodes", type=int, default=100_000)
     parser.add_argument("--preset", default="laptop")

@@ -60,7 +60,7 @@ def pspo_step(machine: Machine, case: Case, quick: bool) -> dict[str, Any]:
     by_part = flops.pspo_step(case)
     total = sum(by_part.values())
     chunk, state = compile_chunk(pspo, case.config, case.parts), case.state
-    step = machine.measure({"step": partial(chunk, state, case.parts.arrays, case.rows, length=CHUNK)}, CHUNK)["step"]
+    step = machine.measure({"step": partial(chunk, state, case.parts.arrays, case.log, length=CHUNK)}, CHUNK)["step"]
     parts = machine.measure(parts_of_step(case))
     return {
         "flops": total,

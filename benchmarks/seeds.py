@@ -35,9 +35,9 @@ def chunk_seconds(seeds: int) -> float:
         state = state._replace(key=jax.random.split(jax.random.PRNGKey(0), seeds))
         single = chunk
         chunk = jax.jit(jax.vmap(lambda s, a, r: single(s, a, r, length=LENGTH), in_axes=(0, None, None)))
-        call = lambda s: chunk(s, case.parts.arrays, case.rows)[0]  # noqa: E731
+        call = lambda s: chunk(s, case.parts.arrays, case.log)[0]  # noqa: E731
     else:
-        call = lambda s: chunk(s, case.parts.arrays, case.rows, length=LENGTH)[0]  # noqa: E731
+        call = lambda s: chunk(s, case.parts.arrays, case.log, length=LENGTH)[0]  # noqa: E731
     state = jax.block_until_ready(call(state))
     started = time.perf_counter()
     jax.block_until_ready(call(state))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pspo.data.batches import device_rows
+from pspo.data.batches import device_log
 from pspo.data.dataset import Dataset
 
 STAND_IN_ROWS = 5000
@@ -146,13 +146,13 @@ class _Clock:
 def _time_iteration(module: ModuleType, config: Any, parts: Any, sample: Dataset) -> float:
     from pspo.training import compile_chunk
 
-    rows = device_rows(sample, parts.norm)
-    state = jax.jit(lambda rows, key: module.init(config, parts, rows, key))(rows, jax.random.PRNGKey(0))
+    log = device_log(sample, parts.norm, config.gamma)
+    state = jax.jit(lambda log, key: module.init(config, parts, log, key))(log, jax.random.PRNGKey(0))
     chunk = compile_chunk(module, config, parts)
-    jax.block_until_ready(chunk(state, parts.arrays, rows, length=ITERATIONS))  # compiles
+    jax.block_until_ready(chunk(state, parts.arrays, log, length=ITERATIONS))  # compiles
     started, done = time.perf_counter(), 0
     while done == 0 or time.perf_counter() - started < SHORT_SECONDS:
-        state, _ = jax.block_until_ready(chunk(state, parts.arrays, rows, length=ITERATIONS))
+        state, _ = jax.block_until_ready(chunk(state, parts.arrays, log, length=ITERATIONS))
         done += ITERATIONS
     return (time.perf_counter() - started) / done
 

@@ -24,7 +24,7 @@ from pspo.algorithms import get_algorithm, get_diagnostics
 from pspo.compute import keep_compiled_programs
 from pspo.config import build, flatten
 from pspo.config import preset as load_preset
-from pspo.data.batches import Rows, device_rows
+from pspo.data.batches import Log, device_log
 from pspo.data.check import require_trainable
 from pspo.data.columns import Columns, as_columns
 from pspo.data.dataset import Dataset
@@ -120,7 +120,7 @@ def _work(
         parts, models = module.prepare(config, data, facts["seed"], progress)
         run.write("models", models)
         _same_models_as_before(run, models)
-    session = Session(run, module, config, parts, data, device_rows(data, parts.norm))
+    session = Session(run, module, config, parts, data, device_log(data, parts.norm, config.gamma))
     with clock("train"), tracker(run.path) as track:
         state = _loop(session, clock, progress, say, track)
     with clock("judge"):
@@ -138,7 +138,7 @@ class Session:
     config: Any
     parts: Any
     data: Dataset
-    rows: Rows
+    log: Log
 
     @property
     def task(self) -> Task | None:
@@ -153,13 +153,13 @@ def compile_chunk(module: ModuleType, config: Any, parts: Any) -> Callable[..., 
     """`length` iterations as one program. Fixed arrays and data are arguments, so that they are not baked in."""
 
     @partial(jax.jit, static_argnames="length")
-    def chunk(state: Any, arrays: Any, rows: Rows, length: int) -> tuple[Any, dict[str, jax.Array]]:
+    def chunk(state: Any, arrays: Any, log: Log, length: int) -> tuple[Any, dict[str, jax.Array]]:
         fixed = parts._replace(arrays=arrays)
         state, context = module.imagine(config, fixed, state)
 
         def body(state: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
             k_draw, k_update = jax.random.split(jax.random.fold_in(state.key, state.step))
-            batch = module.draw(config, rows, k_draw)
+            batch = module.draw(config, log, k_draw)
             return module.update(config, fixed, context, state, batch, k_update)
 
         state, metrics = jax.lax.scan(body, state, None, length=length)
@@ -176,7 +176,7 @@ def _summary(name: str) -> Callable[[jax.Array], jax.Array]:
 def _loop(session: Session, clock: _Clock, progress: Progress, say: Callable[[str], None], track: Tracker) -> Any:
     run, config, module, parts = session.run, session.config, session.module, session.parts
     key = jax.random.PRNGKey(run.read("config")["seed"])
-    state = jax.jit(lambda rows, key: module.init(config, parts, rows, key))(session.rows, key)
+    state = jax.jit(lambda log, key: module.init(config, parts, log, key))(session.log, key)
     step, saved = 0, time.monotonic()
     if found := checkpoint.load_newest(run.checkpoints, state, say):
         step, state = found
@@ -185,7 +185,7 @@ def _loop(session: Session, clock: _Clock, progress: Progress, say: Callable[[st
     chunk, look = compile_chunk(module, config, parts), _looker(session)
     while step < config.steps:
         length = min(config.chunk, config.steps - step)
-        state, metrics = chunk(state, parts.arrays, session.rows, length=length)
+        state, metrics = chunk(state, parts.arrays, session.log, length=length)
         before, step = step, step + length
         row = {"step": step} | {name: float(value) for name, value in metrics.items()}
         if step // config.evaluate_every > before // config.evaluate_every or step == config.steps:
@@ -251,8 +251,9 @@ def _judge(session: Session, state: Any, clock: _Clock) -> None:
     from_network(network, parts.norm, origin).save(run.path / FILE_NAME)
     numbers = {}
     if session.diagnostics:
-        arrays, numbers = session.diagnostics.diagnose(config, parts, session.rows, state)
+        arrays, numbers = session.diagnostics.diagnose(config, parts, session.log, state)
         write_arrays(run.path / "diagnostics.safetensors", arrays, numbers)
+        numbers |= {"imagined_episodes": session.diagnostics.imagined_size(session.data)[0]}
     judged: dict[str, Any] = {}
     if session.task:
         actor = actor_by_mode(parts.norm)

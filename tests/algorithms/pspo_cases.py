@@ -12,7 +12,7 @@ import numpy as np
 from pspo.algorithms import pspo
 from pspo.algorithms.pspo import Arrays, Config, Parts, State
 from pspo.config import build
-from pspo.data.batches import Rows
+from pspo.data.batches import Log, Rows
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.termination import Known
@@ -68,15 +68,16 @@ def made_parts(log_prior=(0.0, 0.0, 0.0)) -> Parts:
     return Parts(Arrays(made_pool(), f32(log_prior), made_policy(1), Known(ends)), norm)
 
 
-def made_rows(count: int = 40) -> Rows:
+def made_log(count: int = 40) -> Log:
     rng = np.random.default_rng(3)
-    return Rows(
+    rows = Rows(
         obs=f32(rng.normal(size=(count, OBS))),
         action=f32(rng.uniform(-1, 1, size=(count, ACT))),
         reward=f32(rng.normal(size=count)),
         next_obs=f32(rng.normal(size=(count, OBS))),
         terminal=jnp.asarray(rng.random(count) < 0.4),
     )
+    return Log(rows, jnp.arange(count) // 2, f32(rng.normal(size=count)), jnp.asarray(rng.random(count) < 0.8))
 
 
 def made_config(**changes: Any) -> Config:
@@ -100,7 +101,7 @@ def made_config(**changes: Any) -> Config:
 
 @jax.jit
 def _start(key: jax.Array) -> State:
-    return pspo.init(made_config(), made_parts(), made_rows(), key)
+    return pspo.init(made_config(), made_parts(), made_log(), key)
 
 
 def start(seed: int = 0) -> State:
@@ -110,10 +111,10 @@ def start(seed: int = 0) -> State:
 
 def run_chunks(config: Config, count: int) -> tuple[State, list[dict]]:
     """The training loop without what surrounds it."""
-    parts, rows = made_parts(), made_rows()
+    parts, log = made_parts(), made_log()
     state, chunk, metrics = start(), compile_chunk(pspo, config, parts), []
     for _ in range(count):
-        state, found = chunk(state, parts.arrays, rows, length=config.chunk)
+        state, found = chunk(state, parts.arrays, log, length=config.chunk)
         metrics.append({name: float(value) for name, value in found.items()})
     return state, metrics
 

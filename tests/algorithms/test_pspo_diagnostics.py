@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from pspo_cases import f32, made_config, made_parts, made_rows, start
+from pspo_cases import f32, made_config, made_log, made_parts, start
 
 from pspo.algorithms.pspo_diagnostics import diagnose, doubt, make_imagined_return, whole_pool
 from pspo.data import Dataset
@@ -82,7 +82,7 @@ def test_doubt_is_the_log_of_the_models_disagreement() -> None:
     by = np.array([0.1, 0.4, 0.7])
     parts = parts_that_move(by.tolist(), [0.2] * 3, Known(lambda obs, action, next_obs: next_obs[..., 0] > -99.0))
     config = made_config(posterior="uniform")
-    found = jax.jit(lambda s: doubt(config, parts, s, made_rows(), 20, jax.random.PRNGKey(0)))(start())
+    found = jax.jit(lambda s: doubt(config, parts, s, made_log(), 20, jax.random.PRNGKey(0)))(start())
     variance = np.mean([by.var() / 1.0**2, 0.0])  # the second coordinate never moves
     np.testing.assert_allclose(found.uncertainty, 0.5 * np.log(variance), rtol=1e-4)
     np.testing.assert_allclose(found.td_target, 0.2, rtol=1e-4)  # every episode ends at once: the reward is all
@@ -99,8 +99,8 @@ def test_the_whole_pool_carries_its_whole_prior() -> None:
 
 
 def test_the_diagnosis_is_finite_and_complete() -> None:
-    config, parts, rows = made_config(), made_parts(), made_rows()
-    arrays, numbers = diagnose(config, parts, rows, start())
+    config, parts, log = made_config(), made_parts(), made_log()
+    arrays, numbers = diagnose(config, parts, log, start())
     assert -1.0 <= numbers["uncertainty_td_spearman"] <= 1.0
     assert arrays["member_weight"].shape == (3,)
     assert arrays["member_weight"].sum() == pytest.approx(1.0, rel=1e-4)

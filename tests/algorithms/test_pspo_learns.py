@@ -13,7 +13,7 @@ from pspo.algorithms import pspo
 from pspo.algorithms.pspo import Config
 from pspo.config import build
 from pspo.data import Dataset
-from pspo.data.batches import device_rows
+from pspo.data.batches import device_log
 from pspo.display import silent
 from pspo.dynamics.termination import Known
 from pspo.nets.policies import act
@@ -88,11 +88,11 @@ def prepared(tmp_path_factory):
 
 def learnt_actions(prepared) -> tuple[np.ndarray, dict[str, float]]:
     """The learned policy's actions by its mode over the states, and the last chunk's metrics."""
-    parts, rows = prepared.parts, device_rows(prepared.data, prepared.parts.norm)
-    state = jax.jit(lambda rows, key: pspo.init(CONFIG, parts, rows, key))(rows, jax.random.PRNGKey(0))
+    parts, log = prepared.parts, device_log(prepared.data, prepared.parts.norm, CONFIG.gamma)
+    state = jax.jit(lambda log, key: pspo.init(CONFIG, parts, log, key))(log, jax.random.PRNGKey(0))
     chunk, metrics = compile_chunk(pspo, CONFIG, parts), {}
     for _ in range(CONFIG.steps // CONFIG.chunk):
-        state, metrics = chunk(state, parts.arrays, rows, length=CONFIG.chunk)
+        state, metrics = chunk(state, parts.arrays, log, length=CONFIG.chunk)
     states = np.linspace(-0.9, 0.9, 7, dtype=np.float32)[:, None]
     actions = jax.jit(lambda policy, obs: act(policy, parts.norm, obs))(pspo.policies(state)["policy"], states)
     return np.asarray(actions)[:, 0], {name: float(value) for name, value in metrics.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
-from pspo_cases import assert_same_bits, made_config, made_parts, made_rows, run_chunks, same_bits, start
+from pspo_cases import assert_same_bits, made_config, made_log, made_parts, run_chunks, same_bits, start
 
 from pspo import checkpoint
 from pspo.algorithms import pspo
@@ -17,13 +17,13 @@ CHUNKS = 3
 @pytest.fixture(scope="module")
 def without_beta():
     """Chunks with beta=0, whose compiled program several tests use."""
-    config, parts, rows = made_config(beta=0.0), made_parts(), made_rows()
+    config, parts, log = made_config(beta=0.0), made_parts(), made_log()
     chunk = compile_chunk(pspo, config, parts)
 
     def run(state, count):
         metrics = []
         for _ in range(count):
-            state, found = chunk(state, parts.arrays, rows, length=config.chunk)
+            state, found = chunk(state, parts.arrays, log, length=config.chunk)
             metrics.append({name: float(value) for name, value in found.items()})
         return state, metrics
 
@@ -75,10 +75,10 @@ def test_a_state_survives_its_checkpoint_and_goes_on_with_the_same_bits(tmp_path
 
 def test_chunks_of_one_length_are_compiled_once() -> None:
     """Traced without being run: what goes in has the type of what comes out, so no chunk is compiled again."""
-    config, parts, rows = made_config(), made_parts(), made_rows()
+    config, parts, log = made_config(), made_parts(), made_log()
     state = start()
     chunk = compile_chunk(pspo, config, parts)
-    after, _ = jax.eval_shape(lambda s: chunk(s, parts.arrays, rows, length=5), state)
+    after, _ = jax.eval_shape(lambda s: chunk(s, parts.arrays, log, length=5), state)
     for before, later in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
         assert (before.shape, before.dtype, before.weak_type) == (later.shape, later.dtype, later.weak_type)
 

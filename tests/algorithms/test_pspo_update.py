@@ -15,9 +15,9 @@ from pspo_cases import (
     f32,
     log_density_by_hand,
     made_config,
+    made_log,
     made_parts,
     made_policy,
-    made_rows,
     mlp_by_hand,
     predict_by_hand,
     start,
@@ -27,7 +27,7 @@ from pspo.algorithms import pspo
 from pspo.algorithms.pspo import Learned, Sampled, State
 
 CONFIG = made_config(beta=2.0, critic_rate=0.01, target_rate=0.25, centre_rate=0.125, trust_rate=0.05)
-PARTS, ROWS = made_parts(log_prior=(0.0, 1.0, -0.5)), made_rows()
+PARTS, LOG = made_parts(log_prior=(0.0, 1.0, -0.5)), made_log()
 WATCHED = ("antithetic_noise", "rollout_action", "posterior", "draw_members", "sample_actions", "improve")
 
 
@@ -62,7 +62,7 @@ def iterate():
         @jax.jit
         def compiled(state: State, key):
             moved, context = pspo.imagine(CONFIG, PARTS, state)
-            batch = pspo.draw(CONFIG, ROWS, key)
+            batch = pspo.draw(CONFIG, LOG, key)
             after, metrics = pspo.update(CONFIG, PARTS, context, moved, batch, key)
             return after, metrics, batch, context, dict(seen)
 
@@ -318,7 +318,7 @@ def test_the_policy_starts_as_mu_and_ages_are_spread() -> None:
         for a, b in zip(jax.tree.leaves(other), jax.tree.leaves(PARTS.arrays.reference), strict=True):
             np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(state.chains.age, [0, 1, 2, 3, 0])
-    logged = np.asarray(ROWS.obs)
+    logged = np.asarray(LOG.rows.obs)
     assert all((logged == row).all(axis=1).any() for row in np.asarray(state.chains.obs))
     assert float(np.exp(state.log_trust)) == pytest.approx(CONFIG.trust, rel=1e-5)
 

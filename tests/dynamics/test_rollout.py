@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dynamics_cases import made_ensemble, plain_norm, predict_by_hand
 
-from pspo.dynamics.rollout import Chains, Weighed, advance, antithetic_noise, draw_members, weigh
+from pspo.dynamics.rollout import Chains, Limits, Weighed, advance, antithetic_noise, draw_members, outside, weigh
 from pspo.dynamics.termination import Known, Never
 
 NORM = plain_norm()
@@ -153,3 +153,63 @@ def test_members_are_drawn_with_the_posteriors_frequencies() -> None:
     many = Chains(nothing, jnp.zeros(20_000, int), jnp.zeros(20_000, int))
     drawn = np.asarray(draw_members(many, weighed, jax.random.PRNGKey(3), hold=True))
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 20_000, probability, atol=0.02)
+
+
+# Limits: where the log ends, and what its rewards can add up to
+
+
+def weighed_with(limits: Limits, reach: float = 1.0) -> tuple[Weighed, Weighed]:
+    """The same weighing in a narrow box, without limits and with them."""
+    narrow = plain_norm(reach=reach)
+
+    def run(limits: Limits) -> Weighed:
+        known = Known(rule)
+        return jax.jit(
+            lambda noise: weigh(MODELS, LOG_PRIOR, narrow, known, value, Q, OBS, ACTION, noise, GAMMA, BETA, limits)
+        )(NOISE)
+
+    return run(Limits()), run(limits)
+
+
+def test_predictions_outside_the_datas_range_are_moved_to_its_edge() -> None:
+    free, _ = weighed_with(Limits())
+    assert np.abs(free.next_obs).max() == 1.0
+    assert (np.abs(free.next_obs) < 1.0).any()
+
+
+def test_leaving_the_box_ends_the_rollout_at_the_given_value() -> None:
+    free, ended = weighed_with(Limits(box_margin=0.25, left_value=-3.0))
+    narrow = plain_norm(reach=1.0)
+    left = np.zeros(free.done.shape, bool)
+    expected = np.zeros((3, BATCH))
+    for m in range(3):
+        x = np.concatenate([(OBS - narrow.obs_mean) / narrow.obs_std, ACTION], axis=1).astype(np.float64)
+        mean, std = predict_by_hand(MODELS, m, x)
+        for b in range(BATCH):
+            ahead = []
+            for k in range(4):
+                predicted = OBS[b] + mean[b, :2] + std[b, :2] * NOISE[k, 0, b]
+                left[k, m, b] = (np.abs(predicted) > 1.5).any()  # the box is two wide, a quarter of that is slack
+                kept = np.clip(predicted, -1, 1)
+                if rule(OBS[b], 2.0 + ACTION[b], kept):
+                    ahead.append(0.0)
+                else:
+                    ahead.append(-3.0 if left[k, m, b] else value((kept - narrow.obs_mean) / narrow.obs_std))
+            expected[m, b] = mean[b, 2] + GAMMA * np.mean(ahead)
+    assert left.any()
+    assert not left.all()
+    np.testing.assert_array_equal(ended.done, np.asarray(free.done) | left)
+    np.testing.assert_allclose(ended.backup, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_backups_are_clipped_and_the_posterior_sees_the_clipped_ones() -> None:
+    free, clipped = weighed_with(Limits(backup_low=-0.2, backup_high=0.3), reach=5.0)
+    assert (np.asarray(free.backup) > 0.3).any()
+    np.testing.assert_allclose(clipped.backup, np.clip(free.backup, -0.2, 0.3), rtol=1e-6)
+    np.testing.assert_allclose(clipped.f, (Q - np.asarray(clipped.backup)) ** 2, rtol=1e-5, atol=1e-7)
+
+
+def test_outside_is_two_sided_and_any_column_suffices() -> None:
+    norm = plain_norm(reach=1.0)
+    rows = np.array([[0.0, 0.0], [1.19, -1.19], [1.21, 0.0], [0.0, -1.21]], np.float32)
+    assert np.asarray(outside(norm, rows, 0.1)).tolist() == [False, False, True, True]

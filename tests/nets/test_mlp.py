@@ -72,3 +72,17 @@ def test_a_moving_average_goes_part_of_the_way() -> None:
     np.testing.assert_allclose(moving_average(target, online, 0.25)["a"], [1.5, -1.0])
     np.testing.assert_array_equal(moving_average(target, online, 0.0)["a"], target["a"])
     np.testing.assert_array_equal(moving_average(target, online, 1.0)["a"], online["a"])
+
+
+def test_layer_norm_standardises_every_hidden_layer_of_every_row() -> None:
+    net = mlp(jax.random.PRNGKey(0), [3, 8, 6, 2], layer_norm=True)
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    h = x
+    for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
+        h = h @ np.asarray(w, np.float64) + np.asarray(b)
+        h = (h - h.mean(1, keepdims=True)) / np.sqrt(h.var(1, keepdims=True) + 1e-6)
+        h = h / (1.0 + np.exp(-h))
+    expected = h @ np.asarray(net.weights[-1], np.float64) + np.asarray(net.biases[-1])
+    np.testing.assert_allclose(
+        jax.jit(lambda net, x: net(x))(net, x.astype(np.float32)), expected, rtol=1e-4, atol=1e-5
+    )

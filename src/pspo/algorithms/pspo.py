@@ -23,18 +23,19 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
 from pspo.algorithms.pspo_config import Config
-from pspo.data.batches import Rows, sample_rows
+from pspo.data.batches import Log, Rows, pick_rows, sample_rows
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser, fit_normaliser, squash
 from pspo.display import Progress
 from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.pool import load_or_fit_pool
 from pspo.dynamics.posterior import entropy, likelihood_log_prior
-from pspo.dynamics.rollout import Chains, Weighed, advance, antithetic_noise, draw_members, weigh
+from pspo.dynamics.rollout import Chains, Limits, Weighed, advance, antithetic_noise, draw_members, weigh
 from pspo.dynamics.termination import Termination, make_termination
 from pspo.envs.task import get_task
 from pspo.nets.mlp import MLP, apply_stack, mlp, mlp_stack, moving_average
@@ -43,6 +44,7 @@ from pspo.reference import load_or_fit_reference
 from pspo.values import balance_heuristic, improvement_log_weights, soft_value
 
 TRUST_RANGE = (math.log(1e-5), math.log(1e3))
+REWARD_RANGE = (0.001, 0.999)  # quantiles: one freak reward should not widen the range of all values
 SPREAD_RATE = 0.02  # the running spread of F forgets its start within some hundred iterations
 
 
@@ -80,6 +82,7 @@ class Arrays(NamedTuple):
 class Parts(NamedTuple):
     arrays: Arrays
     norm: Normaliser
+    limits: Limits = Limits()
 
 
 class Batch(NamedTuple):
@@ -104,8 +107,20 @@ def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> 
     log_prior = jnp.zeros(config.model.pool)
     if config.prior == "likelihood":
         log_prior = likelihood_log_prior(pool.holdout_nll, config.prior_temperature)
-    parts = Parts(Arrays(pool.models, log_prior, mu, ends), norm)
+    parts = Parts(Arrays(pool.models, log_prior, mu, ends), norm, make_limits(config, dataset, norm))
     return parts, {"pool": pool_facts, "reference": mu_facts, **end_facts}
+
+
+def make_limits(config: Config, dataset: Dataset, norm: Normaliser) -> Limits:
+    """Ours, not the paper's: where the log ends, and what its rewards can add up to."""
+    limits = Limits()
+    if config.box == "end":
+        worst = float(dataset.returns_to_go(config.gamma).min() / norm.reward_scale)
+        limits = limits._replace(box_margin=config.box_margin, left_value=worst)
+    if config.clip_targets and config.gamma < 1.0:
+        low, high = np.quantile(dataset.reward, REWARD_RANGE) / norm.reward_scale / (1.0 - config.gamma)
+        limits = limits._replace(backup_low=float(min(low, 0.0)), backup_high=float(max(high, 0.0)))
+    return limits
 
 
 def optimiser(config: Config) -> optax.GradientTransformation:
@@ -122,16 +137,17 @@ def optimiser(config: Config) -> optax.GradientTransformation:
     )
 
 
-def init(config: Config, parts: Parts, rows: Rows, key: Array) -> State:
+def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
     """The policy starts as a copy of mu, so that the first rollouts stay where the log has been."""
     key, critic_key, value_key, start_key = jax.random.split(key, 4)
     mu = parts.arrays.reference
-    inputs, hidden = parts.norm.features, [config.width] * config.depth
-    critic = mlp_stack(critic_key, config.critics, [inputs + mu.action_dim, *hidden, 1], last_scale=0.1)
-    value = mlp(value_key, [inputs, *hidden, 1], last_scale=0.1)
+    inputs, hidden, ln = parts.norm.features, [config.width] * config.depth, config.layer_norm
+    critic = mlp_stack(critic_key, config.critics, [inputs + mu.action_dim, *hidden, 1], last_scale=0.1, layer_norm=ln)
+    value = mlp(value_key, [inputs, *hidden, 1], last_scale=0.1, layer_norm=ln)
+    critic, value = start_at_returns(config, parts.norm, log, critic, value, key)
     learned = Learned(mu, critic, value)
     count = config.synthetic_batch
-    start = sample_rows(rows, start_key, count).obs
+    start = sample_rows(log, start_key, count).obs
     return State(
         learned=learned,
         target_critic=critic,
@@ -146,6 +162,32 @@ def init(config: Config, parts: Parts, rows: Rows, key: Array) -> State:
     )
 
 
+def start_at_returns(
+    config: Config, norm: Normaliser, log: Log, critic: MLP, value: MLP, key: Array
+) -> tuple[MLP, MLP]:
+    """Regression of critics and value on the log's own discounted returns: an unbiased start at the value of mu."""
+    rule = optax.adam(config.critic_rate)
+
+    def step(carry: Any, k: Array) -> tuple[Any, None]:
+        nets, opt = carry
+        pick = pick_rows(log, k, config.real_batch + config.synthetic_batch, config.discounted_rows)
+        features, to_go = norm.encode(log.rows.obs[pick]), log.to_go[pick]
+
+        def loss(nets: tuple[MLP, MLP]) -> Array:
+            q = apply_stack(nets[0], jnp.concatenate([features, log.rows.action[pick]], axis=-1))[..., 0]
+            error = jnp.square(q - to_go).sum(0) + jnp.square(nets[1](features)[..., 0] - to_go)
+            return jnp.where(log.to_go_known[pick], error, 0.0).mean()
+
+        updates, opt = rule.update(jax.grad(loss)(nets), opt, nets)
+        return (optax.apply_updates(nets, updates), opt), None
+
+    nets: Any = (critic, value)
+    if config.start_steps:
+        keys = jax.random.split(key, config.start_steps)
+        (nets, _), _ = jax.lax.scan(step, (nets, rule.init(nets)), keys)
+    return nets
+
+
 def imagine(config: Config, parts: Parts, state: State) -> tuple[State, Context]:
     """Between chunks: draw the active set of N models from the pool."""
     key, draw_key = jax.random.split(state.key)
@@ -158,18 +200,20 @@ def imagine(config: Config, parts: Parts, state: State) -> tuple[State, Context]
     return state._replace(key=key), Context(pool.take(active), log_prior)
 
 
-def draw(config: Config, rows: Rows, key: Array) -> Batch:
+def draw(config: Config, log: Log, key: Array) -> Batch:
     """The rows of one iteration."""
-    real, restart = jax.random.split(key)
-    return Batch(sample_rows(rows, real, config.real_batch), sample_rows(rows, restart, config.synthetic_batch).obs)
+    k_real, k_restart = jax.random.split(key)
+    real = sample_rows(log, k_real, config.real_batch, config.discounted_rows)
+    return Batch(real, sample_rows(log, k_restart, config.synthetic_batch, config.discounted_rows).obs)
 
 
-def q_values(critic: MLP, features: Array, unit_action: Array) -> Array:
-    """Mean over critics; features (batch, f), actions (..., batch, d) -> (..., batch)."""
+def q_values(config: Config, critic: MLP, features: Array, unit_action: Array) -> Array:
+    """What the critics say together; features (batch, f), actions (..., batch, d) -> (..., batch)."""
     features = jnp.broadcast_to(features, (*unit_action.shape[:-1], features.shape[-1]))
     x = jnp.concatenate([features, unit_action], axis=-1)
     flat = apply_stack(critic, x.reshape(-1, x.shape[-1]))
-    return flat.mean(0).reshape(unit_action.shape[:-1])
+    together = flat.min(0) if config.critic_value == "min" else flat.mean(0)
+    return together.reshape(unit_action.shape[:-1])
 
 
 def posterior(
@@ -185,12 +229,13 @@ def posterior(
         norm,
         arrays.terminated,
         value=lambda features: state.learned.value(features)[..., 0],
-        q=q_values(state.target_critic, norm.encode(obs), action),
+        q=q_values(config, state.target_critic, norm.encode(obs), action),
         obs=obs,
         action=action,
         noise=antithetic_noise(key, config.next_pairs, obs),
         gamma=config.gamma,
         beta=beta / unit,
+        limits=parts.limits,
     )
 
 
@@ -223,7 +268,7 @@ def sample_actions(config: Config, parts: Parts, state: State, features: Array, 
     mu, policy, centre = parts.arrays.reference(features), state.learned.policy(features), state.centre(features)
     n = config.action_samples
     x = jnp.concatenate([mu.sample(k_mu, n), policy.sample(k_policy, n)])
-    q = q_values(state.target_critic, features, squash(x))
+    q = q_values(config, state.target_critic, features, squash(x))
     return Sampled(x, mu.log_prob(x), policy.log_prob(x), centre.log_prob(x), q)
 
 
@@ -266,6 +311,7 @@ def update(
 
     next_value = learned.value(norm.encode(real.next_obs))[..., 0]
     real_target = real.reward + config.gamma * jnp.where(real.terminal, 0.0, next_value)
+    real_target = jnp.clip(real_target, parts.limits.backup_low, parts.limits.backup_high)
     features = norm.encode(jnp.concatenate([real.obs, state.chains.obs]))
     action = jnp.concatenate([real.action, imagined])
     target = jnp.concatenate([real_target, weighed.target])

@@ -49,12 +49,26 @@ class Config:
     """Fraction of rollout actions taken from mu, so that its states stay in the critic's sight."""
     termination: Literal["auto", "known", "learned", "none"] = "auto"
     """Ends of rollouts: the task's own rule, a classifier, or never; auto takes the rule where there is one."""
+    box: Literal["clip", "end"] = "clip"
+    """Predictions outside the log's range: moved to its edge, or the end of the rollout at the log's worst value."""
+    box_margin: Annotated[float, Bounds(0.0, 100.0)] = 0.1
+    """For box=end: how far outside, as a share of each column's range."""
+    clip_targets: bool = False
+    """Keep backups within what rewards of the log's range can add up to."""
+    discounted_rows: Annotated[float, Bounds(0.0, 1.0)] = 0.0
+    """Fraction of rows and of rollout starts drawn by gamma^t, as the objective weighs them; the rest uniformly."""
     width: Annotated[int, Bounds(4, 4096)] = 64
     """Units in a hidden layer of critics and value network."""
     depth: Annotated[int, Bounds(1, 8)] = 2
     """Hidden layers of critics and value network."""
     critics: Annotated[int, Bounds(1, 64)] = 2
-    """Critics; their mean is the value used, so more of them means less noise, not more pessimism."""
+    """Number of critics."""
+    critic_value: Literal["mean", "min"] = "mean"
+    """What they say together: their mean, where more means less noise, or their minimum, where more means caution."""
+    layer_norm: bool = False
+    """Standardise the hidden layers of critics and value network."""
+    start_steps: Annotated[int, Bounds(0, 100_000_000)] = 0
+    """Steps of regression on the log's own discounted returns at the start, so that critics begin at mu's value."""
     critic_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
     """Learning rate of critics and value network."""
     policy_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3

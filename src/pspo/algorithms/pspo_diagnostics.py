@@ -13,14 +13,15 @@ from jax import Array
 from scipy.stats import spearmanr
 
 from pspo.algorithms.pspo import Arrays, Config, Context, Parts, State, posterior, q_values
-from pspo.data.batches import Rows, sample_rows
+from pspo.data.batches import Log, sample_rows
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import squash
 from pspo.dynamics.ensemble import model_inputs
 from pspo.dynamics.posterior import entropy
 from pspo.dynamics.rollout import Chains, advance, draw_members
 
-IMAGINED_EPISODES = 512
+IMAGINED_EPISODES = (32, 512)  # at least and at most: as many as IMAGINED_STEPS allow
+IMAGINED_STEPS = 32_000
 LONGEST_EPISODE = 1000
 DOUBTED_ROWS = 2000
 
@@ -53,15 +54,22 @@ def whole_pool(parts: Parts) -> Context:
 
 def make_imagined_return(config: Config, parts: Parts, dataset: Dataset) -> Callable[[State, Arrays], Array]:
     """Compiled once: the same first states and the same noise at every look, so that looks compare."""
-    first = dataset.episode_starts[:: max(1, len(dataset.episode_starts) // IMAGINED_EPISODES)][:IMAGINED_EPISODES]
+    count, horizon = imagined_size(dataset)
+    first = dataset.episode_starts[:: max(1, len(dataset.episode_starts) // count)][:count]
     starts = jnp.asarray(dataset.obs[first])
-    horizon = int(min(dataset.episode_lengths().max(), LONGEST_EPISODE))
 
     @jax.jit
     def imagine(state: State, arrays: Arrays) -> Array:
         return imagined_return(config, parts._replace(arrays=arrays), state, starts, horizon, jax.random.PRNGKey(0))
 
     return imagine
+
+
+def imagined_size(dataset: Dataset) -> tuple[int, int]:
+    """Episodes and steps of one imagined return: long episodes are few, as each step costs a pass of the pool."""
+    horizon = int(min(dataset.episode_lengths().max(), LONGEST_EPISODE))
+    count = int(np.clip(IMAGINED_STEPS // horizon, *IMAGINED_EPISODES))
+    return min(count, len(dataset.episode_starts)), horizon
 
 
 class Doubt(NamedTuple):
@@ -73,12 +81,12 @@ class Doubt(NamedTuple):
     member_weight: Array  # (pool,): mean posterior weight of each member
 
 
-def doubt(config: Config, parts: Parts, state: State, rows: Rows, count: int, key: Array) -> Doubt:
+def doubt(config: Config, parts: Parts, state: State, log: Log, count: int, key: Array) -> Doubt:
     """Posterior over the whole pool at `count` states of the log."""
     k_rows, k_action, k_weigh, k_next = jax.random.split(key, 4)
     norm, pool = parts.norm, parts.arrays.pool
     context = whole_pool(parts)
-    obs = sample_rows(rows, k_rows, count).obs
+    obs = sample_rows(log, k_rows, count).obs
     action = squash(state.learned.policy(norm.encode(obs)).sample(k_action, 1)[0])
     weighed = posterior(config, parts, context, state, obs, action, k_weigh)
     weight = jnp.exp(weighed.log_weight)
@@ -86,7 +94,7 @@ def doubt(config: Config, parts: Parts, state: State, rows: Rows, count: int, ke
     next_features = norm.encode(weighed.next_obs)
     next_action = squash(state.learned.policy(next_features).sample(k_next, 1)[0])
     flat = next_features.reshape(-1, next_features.shape[-1]), next_action.reshape(-1, next_action.shape[-1])
-    next_q = q_values(state.target_critic, *flat).reshape(weighed.done.shape)
+    next_q = q_values(config, state.target_critic, *flat).reshape(weighed.done.shape)
     backup = weighed.reward + config.gamma * jnp.where(weighed.done, 0.0, next_q).mean(0)
 
     mean = pool.predict(model_inputs(norm, obs, action)).mean[..., :-1] / norm.obs_std
@@ -100,13 +108,13 @@ def doubt(config: Config, parts: Parts, state: State, rows: Rows, count: int, ke
     )
 
 
-def diagnose(config: Config, parts: Parts, rows: Rows, state: State) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+def diagnose(config: Config, parts: Parts, log: Log, state: State) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Arrays for the report's figures, and the numbers among them that belong into the result."""
 
     @partial(jax.jit, static_argnames="count")
-    def look(arrays: Arrays, rows: Rows, state: State, count: int) -> Doubt:
-        return doubt(config, parts._replace(arrays=arrays), state, rows, count, jax.random.PRNGKey(1))
+    def look(arrays: Arrays, log: Log, state: State, count: int) -> Doubt:
+        return doubt(config, parts._replace(arrays=arrays), state, log, count, jax.random.PRNGKey(1))
 
-    found = jax.device_get(look(parts.arrays, rows, state, count=DOUBTED_ROWS))
+    found = jax.device_get(look(parts.arrays, log, state, count=DOUBTED_ROWS))
     correlation = float(spearmanr(found.uncertainty, found.td_target)[0])  # pyright: ignore[reportArgumentType]
     return dict(found._asdict()), {"uncertainty_td_spearman": correlation}

@@ -77,7 +77,7 @@ def init(config: Config, obs_dim: int, action_dim: int, key: Array) -> State:
     key, actor_key, critic_key = jax.random.split(key, 3)
     hidden = [config.width] * config.depth
     actor = mlp(actor_key, [obs_dim, *hidden, 2 * action_dim], "relu", last_scale=0.1)
-    critic = mlp_stack(critic_key, 2, [obs_dim + action_dim, *hidden, 1], "relu")
+    critic = mlp_stack(critic_key, 2, [obs_dim + action_dim, *hidden, 1], activation="relu")
     learned = Learned(actor, critic, jnp.log(jnp.float32(config.alpha)))
     return State(learned, critic, optimiser(config).init(learned), key, jnp.int32(0))  # pyright: ignore[reportArgumentType]
 

@@ -23,13 +23,49 @@ class Rows(NamedTuple):
     terminal: Array
 
 
-def device_rows(dataset: Dataset, norm: Normaliser) -> Rows:
+class Log(NamedTuple):
+    """All rows of a dataset, and what is known of each from the episode around it."""
+
+    rows: Rows
+    early: Array  # row numbers, each as often as the discounted objective weighs it: by gamma^t since its episode began
+    to_go: Array  # the log's own discounted return from each row on
+    to_go_known: Array  # false where a time-out cuts off more than a little of it
+
+
+CUT_OFF = 0.05  # a return-to-go counts as known when the weight of what a time-out cut off is below this
+
+
+def device_log(dataset: Dataset, norm: Normaliser, gamma: float) -> Log:
     unit = np.clip(norm.unit_action(dataset.action), -1.0, 1.0)
     parts = (dataset.obs, unit, dataset.reward / norm.reward_scale, dataset.next_obs, dataset.terminal)
-    return Rows(*(jnp.asarray(part) for part in parts))
+    to_go = (dataset.returns_to_go(gamma) / norm.reward_scale).astype(np.float32)
+    around = (early_rows(dataset, gamma), to_go, returns_known(dataset, gamma))
+    return Log(Rows(*(jnp.asarray(part) for part in parts)), *(jnp.asarray(part) for part in around))
 
 
-def sample_rows(rows: Rows, key: Array, count: int) -> Rows:
-    """`count` rows, uniformly, with replacement."""
-    pick = jax.random.randint(key, (count,), 0, rows.obs.shape[0])
-    return Rows(*(part[pick] for part in rows))
+def early_rows(dataset: Dataset, gamma: float) -> np.ndarray:
+    """(n,) row numbers drawn with weights gamma^t."""
+    since_start = np.arange(dataset.size) - np.repeat(dataset.episode_starts, dataset.episode_lengths())
+    weight = np.float64(gamma) ** since_start
+    drawn = np.random.default_rng(0).choice(dataset.size, dataset.size, p=weight / weight.sum())
+    return drawn.astype(np.int32)
+
+
+def returns_known(dataset: Dataset, gamma: float) -> np.ndarray:
+    """(n,) bool: the episode ended by itself, or so far ahead that its end hardly counts."""
+    lengths = dataset.episode_lengths()
+    last = np.repeat(dataset.episode_starts + lengths - 1, lengths)
+    return dataset.terminal[last] | (np.float64(gamma) ** (last - np.arange(dataset.size) + 1) < CUT_OFF)
+
+
+def pick_rows(log: Log, key: Array, count: int, early: float = 0.0) -> Array:
+    """Row numbers with replacement: uniformly, but the first fraction `early` of them by gamma^t."""
+    pick = jax.random.randint(key, (count,), 0, log.rows.obs.shape[0])
+    if early:
+        pick = jnp.where(jnp.arange(count) < round(early * count), log.early[pick], pick)
+    return pick
+
+
+def sample_rows(log: Log, key: Array, count: int, early: float = 0.0) -> Rows:
+    pick = pick_rows(log, key, count, early)
+    return Rows(*(part[pick] for part in log.rows))

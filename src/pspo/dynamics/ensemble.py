@@ -73,10 +73,10 @@ def model_inputs(norm: Normaliser, obs: Array, unit_action: Array) -> Array:
 
 
 def draw_next(norm: Normaliser, obs: Array, prediction: Prediction, noise: Array) -> tuple[Array, Array]:
-    """Next observations from standard normal noise (..., batch, obs_dim), and the expected reward.
+    """Next observations as predicted, from standard normal noise (..., batch, obs_dim), and the expected reward.
 
     The same noise for every member (common random numbers): what then differs between members is
     what they believe, not what they happened to draw.
     """
     change = prediction.mean[..., :-1] + prediction.std[..., :-1] * noise
-    return norm.snap(obs + change), prediction.mean[..., -1]
+    return obs + change, prediction.mean[..., -1]

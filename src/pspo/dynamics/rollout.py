@@ -27,7 +27,7 @@ class Weighed(NamedTuple):
     """What each active model says follows (s, a), and how much it is believed."""
 
     next_obs: Array  # (draws, models, batch, obs_dim)
-    done: Array  # (draws, models, batch)
+    done: Array  # (draws, models, batch): the rollout ends here, by the task or by leaving the data's box
     reward: Array  # (models, batch)
     backup: Array  # (models, batch): r + gamma E_{s'~T_i} V(s')
     f: Array  # (models, batch)
@@ -45,6 +45,15 @@ def antithetic_noise(key: Array, pairs: int, obs: Array) -> Array:
     return jnp.concatenate([noise, -noise])
 
 
+class Limits(NamedTuple):
+    """What keeps imagined values inside what the log can support; none of it is in the paper."""
+
+    box_margin: float | None = None  # leaving the data's box by this share of its width ends a rollout
+    left_value: float = 0.0  # and is worth this
+    backup_low: float | None = None  # backups are clipped to what rewards of the log's range can add up to
+    backup_high: float | None = None
+
+
 def weigh(
     models: Ensemble,
     log_prior: Array,
@@ -57,14 +66,26 @@ def weigh(
     noise: Array,
     gamma: float,
     beta: float | Array,
+    limits: Limits = Limits(),  # noqa: B008
 ) -> Weighed:
     """The posterior over the models at each (s, a), Eq. model:eq1. `value` maps features to V(s')."""
     prediction = models.predict(model_inputs(norm, obs, action))
-    next_obs, reward = draw_next(norm, obs, prediction, noise)
+    predicted, reward = draw_next(norm, obs, prediction, noise)
+    next_obs = norm.snap(predicted)
     done = terminated(norm, obs, action, next_obs)
-    backup = reward + gamma * jnp.where(done, 0.0, value(norm.encode(next_obs))).mean(0)
+    ahead = jnp.where(done, 0.0, value(norm.encode(next_obs)))
+    if limits.box_margin is not None:
+        left = outside(norm, predicted, limits.box_margin)
+        ahead, done = jnp.where(left & ~done, limits.left_value, ahead), done | left
+    backup = jnp.clip(reward + gamma * ahead.mean(0), limits.backup_low, limits.backup_high)
     f = consistency(q, backup)
     return Weighed(next_obs, done, reward, backup, f, log_posterior(log_prior, f, beta))
+
+
+def outside(norm: Normaliser, predicted: Array, margin: float) -> Array:
+    """Whether any column of a prediction lies outside the data's range, widened by `margin` of its width."""
+    slack = margin * (norm.obs_high - norm.obs_low)
+    return ((predicted < norm.obs_low - slack) | (predicted > norm.obs_high + slack)).any(axis=-1)
 
 
 def draw_members(chains: Chains, weighed: Weighed, key: Array, hold: bool) -> Array:

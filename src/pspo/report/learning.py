@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pspo.algorithms import get_algorithm, get_diagnostics
+from pspo.algorithms import get_algorithm
 from pspo.errors import UserError
 from pspo.report.canvas import BLUE, GREY, INK, SKY, THIRD, VERMILION, svg
 from pspo.report.contents import Contents, Series
@@ -107,10 +107,7 @@ def _verdict(contents: Contents, promised: Series | None, true: Series | None) -
 def _noise(contents: Contents, gap: float) -> str:
     """How much of the gap the few imagined episodes explain; silent where that is not known."""
     spread, task = contents.result.get("return_std"), contents.task
-    try:
-        episodes = getattr(get_diagnostics(contents.facts.get("algo", "")), "IMAGINED_EPISODES", None)
-    except UserError:
-        return ""
+    episodes = contents.result.get("imagined_episodes")
     if not spread or not episodes or task is None:
         return ""
     error = 100.0 * spread / episodes**0.5 / (task.expert_return - task.random_return)

@@ -1,0 +1,78 @@
+"""How a run starts and what bounds it: critics at the log's own returns, limits from the log's range."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from pspo_cases import critics_by_hand, made_config, made_log, made_parts, start
+
+from pspo.algorithms import pspo
+from pspo.data import Dataset
+from pspo.data.normalise import fit_normaliser
+from pspo.nets.mlp import apply_stack
+
+LOG, PARTS = made_log(), made_parts()
+
+
+def test_critics_start_at_the_logs_returns_where_they_are_known():
+    truth = np.asarray(LOG.rows.obs)[:, 0]
+    known = np.asarray(LOG.to_go_known)
+    log = LOG._replace(to_go=jnp.asarray(np.where(known, truth, truth + 5.0)))  # what is unknown would pull it up
+    config = made_config(start_steps=1500, critic_rate=0.01)
+    begun = jax.jit(lambda log, key: pspo.init(config, PARTS, log, key))(log, jax.random.PRNGKey(0))
+    features = PARTS.norm.encode(LOG.rows.obs)
+    q = apply_stack(begun.learned.critic, jnp.concatenate([features, LOG.rows.action], axis=-1))[..., 0]
+    said = np.concatenate([q, begun.learned.value(features)[None, :, 0]])
+    assert np.abs(said - truth).mean() < 0.2 * np.abs(truth - truth.mean()).mean()
+    for learned, target in zip(
+        jax.tree.leaves(begun.learned.critic), jax.tree.leaves(begun.target_critic), strict=True
+    ):
+        np.testing.assert_array_equal(learned, target)
+
+
+@pytest.mark.parametrize(("together", "reduce"), [("mean", np.mean), ("min", np.min)])
+def test_what_the_critics_say_together(together, reduce):
+    config, critic = made_config(critics=3, critic_value=together), start().target_critic
+    features = np.asarray(PARTS.norm.encode(LOG.rows.obs))
+    action = np.random.default_rng(0).uniform(-1, 1, (4, *LOG.rows.action.shape)).astype(np.float32)
+    found = jax.jit(lambda f, a: pspo.q_values(config, critic, f, a))(features, action)
+    for k in range(4):
+        each = critics_by_hand(critic, features, action[k])
+        np.testing.assert_allclose(found[k], reduce(each, axis=0), rtol=1e-4, atol=1e-5)
+
+
+def some_data(reward) -> Dataset:
+    n = len(reward)
+    rng = np.random.default_rng(0)
+    return Dataset(
+        obs=rng.normal(size=(n, 2)),
+        action=rng.uniform(-1, 1, (n, 1)),
+        reward=reward,
+        next_obs=rng.normal(size=(n, 2)),
+        terminal=np.arange(n) % 10 == 9,
+        timeout=np.zeros(n, bool),
+        action_low=[-1],
+        action_high=[1],
+    )
+
+
+def test_limits_come_from_the_log():
+    data = some_data(np.linspace(-1.0, 4.0, 2001))
+    norm = fit_normaliser(data, 0.9)
+    scale = float(norm.reward_scale)
+    off = pspo.make_limits(made_config(gamma=0.9), data, norm)
+    assert off == (None, 0.0, None, None)
+    on = pspo.make_limits(made_config(gamma=0.9, box="end", box_margin=0.2, clip_targets=True), data, norm)
+    assert on.box_margin == 0.2
+    assert on.left_value == pytest.approx(data.returns_to_go(0.9).min() / scale)
+    assert on.backup_low == pytest.approx(-0.995 / 0.1 / scale, rel=1e-3)
+    assert on.backup_high == pytest.approx(3.995 / 0.1 / scale, rel=1e-3)
+
+
+def test_a_value_of_nothing_is_always_allowed_and_no_discount_means_no_range():
+    data = some_data(np.linspace(1.0, 4.0, 100))
+    norm = fit_normaliser(data, 0.9)
+    assert pspo.make_limits(made_config(gamma=0.9, clip_targets=True), data, norm).backup_low == 0.0
+    assert pspo.make_limits(made_config(gamma=1.0, clip_targets=True), data, norm).backup_high is None
