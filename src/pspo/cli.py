@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("run", metavar="DIR", help="a run directory or a policy file")
     evaluate.add_argument("--episodes", type=int, help="default: the task's own number")
     evaluate.add_argument("--seed", type=int, default=0, help="of the simulated episodes (default: %(default)s)")
+    evaluate.add_argument("--task", help="simulator, for a policy whose data named none, such as liquidation")
     evaluate.add_argument("--json", action="store_true", help="print JSON")
 
     add_check_and_data(command)
@@ -191,7 +192,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     policy = load_policy(arguments.run)
     from pspo.evaluation import evaluate
 
-    found = evaluate(policy, arguments.episodes, arguments.seed).as_dict()
+    found = evaluate(policy, arguments.episodes, arguments.seed, arguments.task).as_dict()
     if arguments.json:
         print(json.dumps(found, indent=2))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from importlib import metadata
 from typing import Any
@@ -10,6 +11,7 @@ from pspo import __version__
 from pspo.compute import cores, threads
 
 LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "gymnasium", "safetensors")
+OPTIONAL = ("mujoco", "h5py", "pyarrow", "minari")  # where they are installed
 
 
 def describe_machine() -> dict[str, Any]:
@@ -19,8 +21,16 @@ def describe_machine() -> dict[str, Any]:
         "pspo": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "libraries": {name: metadata.version(name) for name in LIBRARIES},
+        "libraries": {name: metadata.version(name) for name in LIBRARIES} | _installed(OPTIONAL),
         "device": str(jax.devices()[0]),
         "cores": cores(),
         "threads": threads(),
     }
+
+
+def _installed(names: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found

@@ -99,6 +99,15 @@ def test_bounds_default_to_one_when_all_actions_fit() -> None:
     assert dataset.notes == ()
 
 
+@pytest.mark.parametrize(("rows", "low", "notes"), [(99, -1, 0), (100, 0, 1)])
+def test_many_actions_without_a_negative_one_are_fractions(rows: int, low: int, notes: int) -> None:
+    action = np.linspace(0, 0.9, rows)[:, None]
+    arrays = {"observations": action, "actions": action, "rewards": action[:, 0], "next_observations": action}
+    dataset = Dataset.from_arrays(arrays | {"terminals": np.arange(rows) % 10 == 9})
+    assert (dataset.action_low.tolist(), dataset.action_high.tolist()) == ([low], [1])
+    assert len(dataset.notes) == notes
+
+
 def test_bounds_come_from_the_data_otherwise() -> None:
     arrays = without_bounds(scale=7)
     arrays["actions"][3] = np.nan  # must not leak into the bounds

@@ -90,12 +90,18 @@ def _bounds(arrays: Mapping[str, Any], action: np.ndarray) -> tuple[np.ndarray, 
     return guess_bounds(action)
 
 
+ENOUGH_ROWS = 100  # among fewer, no negative action may be chance
+
+
 def guess_bounds(action: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """-1 and 1 if all actions are within, else the smallest and largest of each column; and a note on that."""
+    """0 and 1, or -1 and 1, if all actions are within, else each column's smallest and largest; and a note on that."""
     columns = action.shape[1]
     finite = np.isfinite(action)
     low = action.min(axis=0, where=finite, initial=np.inf)
     high = action.max(axis=0, where=finite, initial=-np.inf)
+    if len(action) >= ENOUGH_ROWS and (low >= 0).all() and (high <= 1).all():
+        unit = np.zeros(columns, np.float32), np.ones(columns, np.float32)
+        return *unit, ["action bounds were not given and are 0 and 1, as all actions are within."]
     if (low >= -1).all() and (high <= 1).all():
         return np.full(columns, -1, np.float32), np.full(columns, 1, np.float32), []
     if not (low < high).all():
