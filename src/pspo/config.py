@@ -165,13 +165,17 @@ def parse_settings(settings: list[str]) -> dict[str, str]:
     return values
 
 
+FAMILIES = {"hopper": "locomotion", "walker2d": "locomotion", "halfcheetah": "locomotion"}
+
+
 def preset(algo: str, name: str, task: str | None) -> dict[str, Any]:
-    """Numbers of a preset: its common ones, then those of the task. Presets are TOML data with sources."""
+    """Numbers of a preset: its common ones, then those of the task's family and of the task itself, from TOML."""
     text = resources.files("pspo.presets").joinpath(f"{algo}.toml").read_text()
     table = tomllib.loads(text)
     if name not in table:
         raise unknown_name("preset", name, table)
     values = _dotted(table[name].get("common", {}))
+    values |= _dotted(table[name].get(FAMILIES.get(task or "", ""), {}))
     return values | _dotted(table[name].get(task or "own-data", {}))
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pspo.algorithms import ALGORITHMS
 from pspo.algorithms.pspo import Config
-from pspo.config import Bounds, Key, build, flatten, keys, parse_settings, preset
+from pspo.config import FAMILIES, Bounds, Key, build, flatten, keys, parse_settings, preset
 from pspo.envs.task import _TASKS
 from pspo.errors import UserError
 
@@ -232,7 +232,7 @@ def test_every_preset_builds(name: str, task: str | None) -> None:
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_presets_have_no_misspelt_section(algo: str) -> None:
-    known = {"common", "own-data", *_TASKS}
+    known = {"common", "own-data", *_TASKS, *FAMILIES.values()}
     for name, sections in table_of(algo).items():
         assert set(sections) <= known, name
 
@@ -242,6 +242,20 @@ def test_a_task_adds_to_the_common_numbers_and_overrides_them() -> None:
     assert (task["gamma"], own["gamma"]) == (1.0, 0.99)
     assert task["model.pool"] == own["model.pool"] == 100
     assert "rollout_horizon" in task
+
+
+def test_a_family_stands_between_the_common_numbers_and_the_task() -> None:
+    family = preset("pspo", "laptop", "hopper")
+    assert family["critic_value"] == "min"
+    assert "critic_value" not in preset("pspo", "laptop", "liquidation")
+
+
+@pytest.mark.parametrize("task", [None, *_TASKS])
+def test_the_papers_preset_has_no_caution_of_ours(task: str | None) -> None:
+    config = build(Config, preset("pspo", "paper", task))
+    ours = (config.critic_value, config.box, config.clip_targets, config.layer_norm, config.start_steps)
+    assert ours == ("mean", "clip", False, False, 0)
+    assert (config.prior, config.f_unit) == ("uniform", "reward")
 
 
 def test_an_unknown_preset_suggests_the_nearest() -> None:
