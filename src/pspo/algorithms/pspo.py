@@ -66,6 +66,7 @@ class State(NamedTuple):
     log_trust: Array
     f_spread: Array
     chains: Chains
+    visited: Array  # (capacity, obs_dim): where chains have been, the oldest overwritten first
     key: Array
     step: Array
 
@@ -157,6 +158,7 @@ def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
         f_spread=jnp.float32(1.0),
         # Ages start spread out, or all chains would restart together for ever.
         chains=Chains(start, jnp.arange(count) % config.rollout_horizon, jnp.zeros(count, jnp.int32)),
+        visited=jnp.zeros((-(-config.visited // count) * count, start.shape[-1])),
         key=key,
         step=jnp.int32(0),
     )
@@ -232,21 +234,36 @@ def posterior(
         q=q_values(config, state.target_critic, norm.encode(obs), action),
         obs=obs,
         action=action,
-        noise=antithetic_noise(key, config.next_pairs, obs),
+        noise=model_noise(config, obs, key),
         gamma=config.gamma,
         beta=beta / unit,
         limits=parts.limits,
     )
 
 
-def rollout_action(config: Config, parts: Parts, state: State, key: Array) -> Array:
-    """Unit actions for the chains: the policy's, some of mu's."""
+def model_noise(config: Config, obs: Array, key: Array) -> Array:
+    """(draws, 1, *obs.shape); means need no second draw."""
+    if config.model_noise == 0.0:
+        return jnp.zeros((1, 1, *obs.shape))
+    return config.model_noise * antithetic_noise(key, config.next_pairs, obs)
+
+
+def rollout_action(config: Config, parts: Parts, state: State, obs: Array, key: Array) -> Array:
+    """Unit actions of rollouts: the policy's, some of mu's."""
     k_policy, k_mu, k_which = jax.random.split(key, 3)
-    features = parts.norm.encode(state.chains.obs)
+    features = parts.norm.encode(obs)
     own = state.learned.policy(features).sample(k_policy, 1)[0]
     logged = parts.arrays.reference(features).sample(k_mu, 1)[0]
     take_mu = jax.random.bernoulli(k_which, config.reference_rollouts, (own.shape[0], 1))
     return squash(jnp.where(take_mu, logged, own))
+
+
+def visit(state: State, key: Array) -> tuple[Array, Array]:
+    """The visited states with those of this iteration, and a batch of them; rows not yet written are never drawn."""
+    count, capacity = state.chains.obs.shape[0], state.visited.shape[0]
+    visited = jax.lax.dynamic_update_slice(state.visited, state.chains.obs, (state.step * count % capacity, 0))
+    written = jnp.minimum((state.step + 1) * count, capacity)
+    return visited, visited[jax.random.randint(key, (count,), 0, written)]
 
 
 class Sampled(NamedTuple):
@@ -305,14 +322,22 @@ def update(
     """One iteration of Algorithm 1."""
     k_rollout, k_weigh, k_member, k_actions = jax.random.split(key, 4)
     norm, learned, real = parts.norm, state.learned, batch.real
-    imagined = rollout_action(config, parts, state, k_rollout)
+    imagined = rollout_action(config, parts, state, state.chains.obs, k_rollout)
     weighed = posterior(config, parts, context, state, state.chains.obs, imagined, k_weigh)
     member = draw_members(state.chains, weighed, k_member, hold=config.redraw == "episode")
+    chains = advance(state.chains, weighed, member, batch.restart, config.rollout_horizon)
+    visited, synthetic = state.visited, state.chains.obs
+    if config.visited:
+        # Chains alone are a narrow sight: steps of a few long rollouts in a row. Their past is wider, actions are new.
+        k_visit, k_action, k_weigh = jax.random.split(jax.random.fold_in(key, 1), 3)
+        visited, synthetic = visit(state, k_visit)
+        imagined = rollout_action(config, parts, state, synthetic, k_action)
+        weighed = posterior(config, parts, context, state, synthetic, imagined, k_weigh)
 
     next_value = learned.value(norm.encode(real.next_obs))[..., 0]
     real_target = real.reward + config.gamma * jnp.where(real.terminal, 0.0, next_value)
     real_target = jnp.clip(real_target, parts.limits.backup_low, parts.limits.backup_high)
-    features = norm.encode(jnp.concatenate([real.obs, state.chains.obs]))
+    features = norm.encode(jnp.concatenate([real.obs, synthetic]))
     action = jnp.concatenate([real.action, imagined])
     target = jnp.concatenate([real_target, weighed.target])
 
@@ -342,7 +367,8 @@ def update(
         opt=opt,
         log_trust=jnp.clip(state.log_trust + config.trust_rate * push, *TRUST_RANGE),
         f_spread=state.f_spread + SPREAD_RATE * (spread - state.f_spread),
-        chains=advance(state.chains, weighed, member, batch.restart, config.rollout_horizon),
+        chains=chains,
+        visited=visited,
         key=state.key,
         step=state.step + 1,
     )

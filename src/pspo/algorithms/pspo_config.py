@@ -37,6 +37,8 @@ class Config:
     """Models in the active set (N), drawn anew from the pool for every chunk."""
     next_pairs: Annotated[int, Bounds(1, 64)] = 2
     """Antithetic pairs of next states per model and backup."""
+    model_noise: Annotated[float, Bounds(0.0, 10.0)] = 1.0
+    """Scale of the noise that models predict; 0 takes their means, for worlds in which a model's noise is its error."""
     action_samples: Annotated[int, Bounds(1, 1024)] = 8
     """Actions from mu, and as many from the policy, per soft value."""
     real_batch: Annotated[int, Bounds(1, 65536)] = 128
@@ -45,6 +47,8 @@ class Config:
     """Rollout chains; each advances one step per iteration and gives one row."""
     rollout_horizon: Annotated[int, Bounds(1, 1_000_000)] = 20
     """Steps after which a chain restarts from a logged state."""
+    visited: Annotated[int, Bounds(0, 100_000_000)] = 0
+    """States of past rollouts that synthetic rows are drawn from; 0 takes the chains' present states."""
     reference_rollouts: Annotated[float, Bounds(0.0, 1.0)] = 0.2
     """Fraction of rollout actions taken from mu, so that its states stay in the critic's sight."""
     termination: Literal["auto", "known", "learned", "none"] = "auto"

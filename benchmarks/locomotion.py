@@ -1,0 +1,129 @@
+"""PSPO on the MuJoCo tasks: `python -m benchmarks.locomotion DATA-FOLDER [DATASET ...] [--variant uniform-posterior]`.
+
+DATA-FOLDER holds what `python -m benchmarks.mujoco_data` collected (hopper-medium.hdf5 and so on). Each dataset is
+`pspo train FILE --seeds N`, final policies, 50 episodes each by the mode. What is kept, in
+benchmarks/results/locomotion-DATASET-VARIANT.json: command, mean, spread, every seed's numbers and curve, and beside
+them the behaviour's own mean, the mean of its best tenth of episodes, and the clone's score (mu by its mode, which
+is where every policy starts). `--table` prints what is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pspo.errors import unknown_name
+
+RESULTS = Path(__file__).parent / "results"
+EPISODES = 50
+VARIANTS: dict[str, list[str]] = {
+    "pspo": [],
+    "uniform-posterior": ["posterior=uniform"],
+    "no-caution": ["critic_value=mean", "box=clip", "clip_targets=false"],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="DATA-FOLDER")
+    parser.add_argument("datasets", nargs="*", default=["hopper-medium"], metavar="DATASET")
+    parser.add_argument("--variant", default="pspo")
+    parser.add_argument("--first-seed", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--runs", type=Path, help="keep the run directories here")
+    parser.add_argument("--table", action="store_true", help="only print what is kept, as Markdown")
+    options = parser.parse_args()
+    if options.table:
+        print(table(options.results))
+        return
+    if options.variant not in VARIANTS:
+        parser.error(str(unknown_name("variant", options.variant, VARIANTS)))
+    runs = options.runs or Path(tempfile.mkdtemp(prefix="pspo-locomotion-"))
+    for dataset in options.datasets:
+        measure(dataset, options, runs / f"{dataset}-{options.variant}")
+
+
+def measure(dataset: str, options: argparse.Namespace, folder: Path) -> None:
+    file = options.folder / f"{dataset}.hdf5"
+    task = dataset.split("-")[0]
+    words = ["train", str(file), "--task", task, "--seed", str(options.first_seed), "--seeds", str(options.seeds)]
+    words += ["--episodes", str(EPISODES)]
+    words += [word for setting in VARIANTS[options.variant] for word in ("--set", setting)]
+    subprocess.run([sys.executable, "-m", "pspo", *words, "--out", str(folder)], check=True)
+    summary = json.loads((folder / "summary.json").read_text())
+    runs = [folder / f"seed-{seed}" for seed in summary["seeds"]]
+    result = {
+        "dataset": dataset,
+        "variant": options.variant,
+        "command": f"python -m benchmarks.locomotion DATA-FOLDER {dataset} --variant {options.variant}",
+        "runs": shlex.join(["pspo", *words[:1], f"{dataset}.hdf5", *words[2:]]),
+        "manifest": json.loads((runs[0] / "manifest.json").read_text()),
+        "beside": compare(file, task, runs[0]),
+        "summary": summary,
+        "curves": {run.name: curve(run) for run in runs},
+    }
+    options.results.mkdir(parents=True, exist_ok=True)
+    path = options.results / f"locomotion-{dataset}-{options.variant}.json"
+    path.write_text(json.dumps(result, indent=2) + "\n")
+    print(table(options.results))
+
+
+def curve(run: Path) -> list[dict[str, float]]:
+    names = ("step", "score", "imagined_return", "posterior_entropy", "kl_mu")
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{name: round(row[name], 3) for name in names} for row in rows if "score" in row]
+
+
+def compare(file: Path, task: str, run: Path) -> dict[str, float]:
+    """What the learned policy stands beside, as normalised scores."""
+    from pspo.algorithms.pspo import Config
+    from pspo.config import build
+    from pspo.data import load_dataset
+    from pspo.data.normalise import fit_normaliser
+    from pspo.display import silent
+    from pspo.envs.task import get_task
+    from pspo.evaluation import evaluate
+    from pspo.policy import from_network
+    from pspo.reference import load_or_fit_reference
+
+    data, where = load_dataset(file, task=task), get_task(task)
+    config = build(Config, json.loads((run / "config.json").read_text())["settings"])
+    norm = fit_normaliser(data, config.gamma)
+    mu, _ = load_or_fit_reference(data, norm, config.reference, 0, lambda *a: silent("", *a))
+    clone: Any = from_network(mu, norm, {"task": task})
+    returns = np.sort(data.episode_returns())[::-1]
+    return {
+        "behaviour": float(where.normalised(returns.mean())),
+        "best_tenth": float(where.normalised(returns[: max(1, len(returns) // 10)].mean())),
+        "clone": evaluate(clone, EPISODES, 0).score,
+    }
+
+
+def table(results: Path) -> str:
+    lines = [
+        "| data | variant | PSPO | each seed | behaviour | its best tenth | clone | minutes |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for path in sorted(results.glob("locomotion-*.json")):
+        found = json.loads(path.read_text())
+        score, beside = found["summary"]["score"], found["beside"]
+        each = ", ".join(f"{value:.1f}" for value in score["each"])
+        minutes = found["summary"]["seconds"]["mean"] / 60
+        lines.append(
+            f"| {found['dataset']} | {found['variant']} | {score['mean']:.1f} ± {score['std']:.1f} | {each} "
+            f"| {beside['behaviour']:.1f} | {beside['best_tenth']:.1f} | {beside['clone']:.1f} | {minutes:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
