@@ -76,3 +76,18 @@ def test_a_value_of_nothing_is_always_allowed_and_no_discount_means_no_range():
     norm = fit_normaliser(data, 0.9)
     assert pspo.make_limits(made_config(gamma=0.9, clip_targets=True), data, norm).backup_low == 0.0
     assert pspo.make_limits(made_config(gamma=1.0, clip_targets=True), data, norm).backup_high is None
+
+
+def test_the_policys_own_value_is_its_mean_less_its_divergence():
+    rng = np.random.default_rng(5)
+    n, batch = 3, 4
+    config = made_config(action_samples=n, value_of="policy", alpha=0.7)
+    drawn = pspo.Sampled(
+        rng.normal(size=(2 * n, batch, 1)), *(jnp.asarray(rng.normal(size=(2 * n, batch))) for _ in range(4))
+    )
+    soft, weight = pspo.improve(config, drawn, jnp.float32(0.2))
+    own = [i for i in range(2 * n) if i >= n]
+    expected = np.mean([drawn.q[i] - 0.7 * (drawn.log_policy[i] - drawn.log_mu[i]) for i in own], axis=0)
+    np.testing.assert_allclose(soft, expected, rtol=1e-5)
+    _, as_before = pspo.improve(made_config(action_samples=n, alpha=0.7), drawn, jnp.float32(0.2))
+    np.testing.assert_allclose(weight, as_before)  # only the evaluation differs

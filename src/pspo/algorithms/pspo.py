@@ -291,12 +291,13 @@ def sample_actions(config: Config, parts: Parts, state: State, features: Array, 
 
 def improve(config: Config, drawn: Sampled, trust: Array) -> tuple[Array, Array]:
     """Soft values (Eq. opt:eq2) and the weights of the improved policy (Eq. opt:eq3) on the drawn actions."""
-    if config.reference_term:
-        soft = soft_value(drawn.q, drawn.log_mu, drawn.log_proposal, config.alpha)
-        alpha = config.alpha
+    alpha = config.alpha if config.reference_term else 0.0
+    if config.reference_term and config.value_of == "optimum":
+        soft = soft_value(drawn.q, drawn.log_mu, drawn.log_proposal, alpha)
     else:
-        soft = drawn.q[config.action_samples :].mean(0)  # Eq. model:operator: plain evaluation of the policy
-        alpha = 0.0
+        # E_pi[Q] - alpha KL(pi||mu): what Eq. opt:eq2 is at its optimum; without mu, Eq. model:operator.
+        cost = alpha * (drawn.log_policy - drawn.log_mu) if config.reference_term else 0.0
+        soft = (drawn.q - cost)[config.action_samples :].mean(0)
     return soft, improvement_log_weights(drawn.q, drawn.log_mu, drawn.log_centre, drawn.log_proposal, alpha, trust)
 
 

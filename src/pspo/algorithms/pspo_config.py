@@ -25,6 +25,8 @@ class Config:
     """Ablation "average utilisation": uniform ignores F (the same as beta=0)."""
     reference_term: bool = True
     """Ablation "without regularisation": false drops mu from evaluation and improvement."""
+    value_of: Literal["optimum", "policy"] = "optimum"
+    """V(s): the soft optimum over actions of Eq. opt:eq2, or the present policy's own value with its KL cost."""
     prior: Literal["uniform", "likelihood"] = "uniform"
     """P(T): uniform as in the paper, or from the members' hold-out likelihood."""
     prior_temperature: Annotated[float, Bounds(1e-6, 1e6)] = 0.05
