@@ -43,14 +43,13 @@ def _fit_steps(case: Case) -> Work:
     config, norm, data, model = case.config.model, case.parts.norm, case.dataset, case.parts.arrays.pool
     raw, mean, std = fit.fit_targets(data, norm)
     x = model_inputs(norm, jnp.asarray(data.obs), jnp.asarray(norm.unit_action(data.action)))
-    y = jnp.asarray((raw - mean) / std)
+    y = fit.Targets(jnp.asarray((raw - mean) / std), None)
     boots = np.random.default_rng(0).integers(0, data.size, (config.pool, data.size), dtype=np.int32)
     optimiser = optax.adamw(
         optax.cosine_decay_schedule(config.learning_rate, config.steps), weight_decay=config.weight_decay
     )
-    # The module keeps its compiled step to itself; a copy of it here would go stale unseen.
-    run, _ = fit._compiled(optimiser, config)
-    trainable, fixed = eqx.partition(model, fit._is_trained(model))
+    run, _ = fit.compile_fit(optimiser, config)
+    trainable, fixed = eqx.partition(model, fit.is_trained(model))
     opt = optimiser.init(trainable)
     return partial(run, trainable, fixed, opt, x, y, jnp.asarray(boots), jax.random.PRNGKey(0), CHUNK)
 

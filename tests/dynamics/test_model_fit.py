@@ -107,7 +107,7 @@ def hasty() -> Iterator[Hasty]:
     """Further fits of the same configuration share the compiled program as long as this lives."""
     data = linear_dataset(100)
     norm = fit_normaliser(data)
-    make, loss, programs, seen, traces = fit_module._compiled, fit_module.beta_nll_loss, {}, [], []
+    make, loss, programs, seen, traces = fit_module.compile_fit, fit_module.beta_nll_loss, {}, [], []
 
     def shared(optimiser, config):
         run, score = programs.setdefault(config, make(optimiser, config))
@@ -123,7 +123,7 @@ def hasty() -> Iterator[Hasty]:
         return loss(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fit_module, "_compiled", shared)
+        patch.setattr(fit_module, "compile_fit", shared)
         patch.setattr(fit_module, "beta_nll_loss", counted)
         models, record = fit(data, norm, HASTY, 1, quiet)
         yield Hasty(data, norm, models, record, seen[0], len(traces))

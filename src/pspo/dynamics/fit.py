@@ -137,8 +137,8 @@ def fit(
     optimiser = optax.adamw(
         optax.cosine_decay_schedule(config.learning_rate, config.steps), weight_decay=config.weight_decay
     )
-    run, score = _compiled(optimiser, config)
-    trainable, fixed = eqx.partition(model, _is_trained(model))
+    run, score = compile_fit(optimiser, config)
+    trainable, fixed = eqx.partition(model, is_trained(model))
     opt = optimiser.init(trainable)
     best, best_nll, stale, curve, step = trainable, np.full(config.pool, np.inf), 0, [], 0
     held_x, held_y = x[holdout], y.rows(holdout)
@@ -157,7 +157,7 @@ def fit(
     return eqx.combine(best, fixed), FitRecord(step, best_nll, curve)
 
 
-def _is_trained(model: Ensemble):
+def is_trained(model: Ensemble):
     """The target scales are constants; everything else learns."""
     mask = jax.tree.map(eqx.is_inexact_array, model)
     return eqx.tree_at(lambda m: (m.target_mean, m.target_std), mask, (False, False))
@@ -168,7 +168,7 @@ def _keep(better: Array, new, old):
     return jax.tree.map(pick, new, old)
 
 
-def _compiled(optimiser, config: ModelConfig):
+def compile_fit(optimiser, config: ModelConfig):
     @eqx.filter_jit(donate="none")
     def run(trainable, fixed, opt, x, y, boots, key, count: int):
         members, rows = boots.shape
