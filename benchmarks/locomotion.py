@@ -59,7 +59,7 @@ def measure(dataset: str, options: argparse.Namespace, folder: Path) -> None:
     words += ["--episodes", str(EPISODES)]
     words += [word for setting in VARIANTS[options.variant] for word in ("--set", setting)]
     subprocess.run([sys.executable, "-m", "pspo", *words, "--out", str(folder)], check=True)
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = json.loads((folder / "summary.json").read_text()) | {"dataset": dataset}  # a path says nothing elsewhere
     runs = [folder / f"seed-{seed}" for seed in summary["seeds"]]
     result = {
         "dataset": dataset,
