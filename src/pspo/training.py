@@ -68,6 +68,8 @@ def train(
     data = load_dataset(dataset, columns, task, progress)
     config = build(module.Config, load_preset(algo, preset, data.task), settings or {})
     require_trainable(data)
+    if data.task:
+        get_task(data.task).require()
     source = str(dataset) if isinstance(dataset, (str, Path)) else data.name
     facts = {
         "algo": algo,

@@ -136,3 +136,20 @@ def test_scores_are_on_d4rls_scale_and_repeat_by_seed():
     assert -5 < task.normalised(first.returns.mean()) < 5
     with pytest.raises(UserError, match="at least one"):
         task.simulate(act, jax.random.PRNGKey(0), 0)
+
+
+def test_a_missing_simulator_is_said_before_training(monkeypatch, tmp_path):
+    import sys
+
+    import pspo
+    from pspo.envs import mujoco
+
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    monkeypatch.setitem(mujoco._spare, "hopper", [])
+    n = 40
+    obs = np.random.default_rng(0).normal(size=(n, 11))
+    log = {"observations": obs, "next_observations": obs, "actions": obs[:, :3] / 9, "rewards": obs[:, 0]}
+    log |= {"terminals": np.arange(n) % 10 == 9, "task": "hopper"}
+    with pytest.raises(UserError, match=r"pip install 'pspo\[mujoco\]'"):
+        pspo.train(log, preset="smoke", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -80,6 +80,11 @@ def borrow_env(task: str) -> Any:
     return _spare[task].pop() if _spare[task] else _make_env(task)
 
 
+def require(task: str) -> None:
+    """Says how to install the simulator if it is not there."""
+    return_env(task, borrow_env(task))
+
+
 def return_env(task: str, env: Any) -> None:
     _spare[task].append(env)
 

@@ -40,6 +40,8 @@ class Task:
     """(act, key, episodes) -> Simulation."""
     default_episodes: int = 10_000
     """Of a judgement, where the user names no number: as many as the simulator gives in seconds."""
+    require: Callable[[], None] = lambda: None
+    """Raises a UserError where the simulator is not installed: before hours of training, not after."""
 
     def normalised(self, raw: Any) -> Any:
         """The score on the scale where random is 0 and expert is 100; a number or an array."""
@@ -78,6 +80,7 @@ def _locomotion(name: str) -> Task:
         terminated=mujoco.TERMINATED[name],
         simulate=partial(mujoco.simulate, name),
         default_episodes=50,
+        require=partial(mujoco.require, name),
     )
 
 
