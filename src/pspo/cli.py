@@ -103,14 +103,16 @@ def _display(arguments: argparse.Namespace) -> dict[str, Any]:
 def _train(arguments: argparse.Namespace) -> int | None:
     from pspo.compute import use_threads
     from pspo.config import parse_settings
+    from pspo.envs.task import require_episodes
 
+    if arguments.episodes is not None:
+        require_episodes(arguments.episodes)
     if arguments.dry_run:
         return _dry_run(arguments)
     if arguments.seeds != 1:
         from pspo.seeds import train_seeds
 
         return train_seeds(arguments)
-    _require_episodes(arguments.episodes)
     settings = parse_settings(arguments.settings)
     use_threads(_threads(arguments.threads))
     from pspo.training import train
@@ -176,11 +178,6 @@ def _threads(wanted: int | None) -> int:
     return wanted or int(os.environ.get("NPROC") or 1)
 
 
-def _require_episodes(count: int | None) -> None:
-    if count is not None and count < 1:
-        raise UserError(f"--episodes {count} is out of range: at least one is needed.")
-
-
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
@@ -188,7 +185,6 @@ def _say(text: str) -> None:
 def _evaluate(arguments: argparse.Namespace) -> None:
     from pspo.policy import load_policy
 
-    _require_episodes(arguments.episodes)
     policy = load_policy(arguments.run)
     from pspo.evaluation import evaluate
 

@@ -14,7 +14,7 @@ from jax.tree_util import Partial
 
 from pspo.compute import keep_compiled_programs
 from pspo.data.normalise import Normaliser
-from pspo.envs.task import Simulation, Task, get_task
+from pspo.envs.task import Simulation, Task, get_task, require_episodes
 from pspo.errors import UserError
 from pspo.nets.policies import MixturePolicy, act
 from pspo.policy import Policy, load_policy, to_network
@@ -83,6 +83,8 @@ def evaluate(
     what: str | Path | Policy, episodes: int | None = None, seed: int = 0, task: str | None = None
 ) -> Evaluation:
     """A run directory, a policy file or a policy, in the simulator of its task; as many episodes as usual there."""
+    if episodes is not None:
+        require_episodes(episodes)
     keep_compiled_programs()
     policy = what if isinstance(what, Policy) else load_policy(what)
     name = task or policy.facts.get("task")

@@ -30,7 +30,7 @@ from pspo.data.columns import Columns, as_columns
 from pspo.data.dataset import Dataset
 from pspo.data.sources import load_dataset
 from pspo.display import Progress, silent
-from pspo.envs.task import Task, get_task
+from pspo.envs.task import Task, get_task, require_episodes
 from pspo.errors import Diverged, UserError
 from pspo.evaluation import actor_by_mode, evaluate_network
 from pspo.files import write_arrays
@@ -65,6 +65,8 @@ def train(
     module = get_algorithm(algo)
     if not 0 <= seed < 2**31:
         raise UserError(f"seed={seed} is out of range: it must be a whole number from 0 to {2**31 - 1}.")
+    if episodes is not None:
+        require_episodes(episodes)
     data = load_dataset(dataset, columns, task, progress)
     config = build(module.Config, load_preset(algo, preset, data.task), settings or {})
     require_trainable(data)

@@ -134,7 +134,7 @@ def test_scores_are_on_d4rls_scale_and_repeat_by_seed():
     first, again, other = (task.simulate(act, jax.random.PRNGKey(s), 6, stochastic=True) for s in (0, 0, 1))
     assert first.returns.tolist() == again.returns.tolist() != other.returns.tolist()
     assert -5 < task.normalised(first.returns.mean()) < 5
-    with pytest.raises(UserError, match="at least one"):
+    with pytest.raises(UserError, match="episodes=0 is out of range"):
         task.simulate(act, jax.random.PRNGKey(0), 0)
 
 

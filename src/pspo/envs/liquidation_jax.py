@@ -26,8 +26,7 @@ from pspo.envs.liquidation_rules import (
     START_PRICE,
     START_PRICE_SD,
 )
-from pspo.envs.task import Simulation
-from pspo.errors import UserError
+from pspo.envs.task import Simulation, require_episodes
 
 # Episodes per batch: enough to keep the cores busy, few enough for a wide policy network to fit in memory.
 _BATCH = 25_000
@@ -95,8 +94,7 @@ def simulate(
     The mean of `regret` estimates the optimum minus the policy's mean return (performance-difference lemma), with
     far less noise than the mean of `returns`.
     """
-    if isinstance(episodes, bool) or not isinstance(episodes, (int, np.integer)) or episodes < 1:
-        raise UserError(f"the number of episodes to simulate is a whole number of at least 1, not {episodes!r}.")
+    require_episodes(episodes)
     # Equal batches, the surplus dropped at the end: one shape means one compilation.
     batches = -(-int(episodes) // _BATCH)
     size = -(-int(episodes) // batches)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pspo.compute import cores
-from pspo.envs.task import Simulation
+from pspo.envs.task import Simulation, require_episodes
 from pspo.errors import UserError
 
 HORIZON = 1000
@@ -192,8 +192,7 @@ def simulate(task: str, act: Callable[..., Any], key: Any, episodes: int, stocha
     import equinox as eqx
     import jax
 
-    if episodes < 1:
-        raise UserError(f"episodes={episodes} is out of range: at least one is needed.")
+    require_episodes(episodes)
     start_key, act_key = jax.random.split(key)
     seeds = np.asarray(jax.random.randint(start_key, (episodes,), 0, 2**31 - 1)).tolist()
     call = eqx.filter_jit(_act)

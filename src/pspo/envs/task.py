@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pspo.errors import unknown_name
+from pspo.errors import UserError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,12 @@ class Task:
     def normalised(self, raw: Any) -> Any:
         """The score on the scale where random is 0 and expert is 100; a number or an array."""
         return 100.0 * (raw - self.random_return) / (self.expert_return - self.random_return)
+
+
+def require_episodes(count: Any) -> None:
+    """For all who play episodes."""
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+        raise UserError(f"episodes={count!r} is out of range: it must be a whole number of at least 1.")
 
 
 def get_task(name: str) -> Task:
