@@ -10,13 +10,15 @@ from pspo.config import build, preset
 from pspo.data.d4rl_files import d4rl_name, place, usual_rows
 from pspo.data.dataset import Dataset
 from pspo.data.sources import load_dataset
-from pspo.envs.mujoco import LOCOMOTION
+from pspo.envs.task import get_task
 from pspo.estimate import Estimate, Shape, estimate
 
 
 def describe(source: Any, algo: str, preset_name: str, settings: dict[str, Any], **how: Any) -> list[str]:
     """Lines for the user; nothing is downloaded, fitted to the end or written. `how` goes to load_dataset."""
     data, about_data, task = _data(source, how)
+    if task:
+        get_task(task).require_fit(f"the dataset '{source}'", data)
     module = get_algorithm(algo)
     config = build(module.Config, preset(algo, preset_name, task), settings)
     found = estimate(module, config, data)
@@ -37,10 +39,10 @@ def _data(source: Any, how: dict[str, Any]) -> tuple[Dataset | Shape, str, str |
         data = load_dataset(source, **how)
         return data, f"{data.size:,} transitions, {data.obs_dim} + {data.action_dim} columns", data.task
     path, url = place(name)
-    task = name.split("-")[0]
-    shape = Shape(usual_rows(name), LOCOMOTION[task].obs_dim, LOCOMOTION[task].action_dim)
+    task = get_task(name.split("-")[0])
+    shape = Shape(usual_rows(name), task.obs_dim, task.action_dim)
     text = f"about {shape.rows:,} transitions, {shape.obs_dim} + {shape.action_dim} columns, not here yet: "
-    return shape, text + f"would be downloaded from {url} to {path}", task
+    return shape, text + f"would be downloaded from {url} to {path}", how.get("task") or task.name
 
 
 def _phases(found: Estimate, config: Any) -> list[str]:

@@ -91,5 +91,6 @@ def evaluate(
     if not name:
         raise UserError("this policy's data name no task with a simulator: pass task=... if there is one.")
     where = get_task(name)
+    where.require_fit("this policy", policy)
     count = where.default_episodes if episodes is None else episodes
     return evaluate_network(where, actor_by_mode(policy.norm), to_network(policy), count, seed)

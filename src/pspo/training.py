@@ -70,9 +70,10 @@ def train(
     data = load_dataset(dataset, columns, task, progress)
     config = build(module.Config, load_preset(algo, preset, data.task), settings or {})
     require_trainable(data)
-    if data.task:
-        get_task(data.task).require()
     source = str(dataset) if isinstance(dataset, (str, Path)) else data.name
+    if data.task:
+        get_task(data.task).require_fit(f"the dataset '{source}'", data)
+        get_task(data.task).require()
     facts = {
         "algo": algo,
         "dataset": source,

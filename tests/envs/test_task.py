@@ -8,6 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from pspo.envs.liquidation import LiquidationEnv
+from pspo.envs.mujoco import borrow_env
 from pspo.envs.task import get_task
 from pspo.errors import UserError
 
@@ -22,6 +24,18 @@ def test_scores_are_normalised_between_random_and_expert() -> None:
 def test_an_unknown_task_suggests_the_nearest() -> None:
     with pytest.raises(UserError, match="unknown task 'liquidaton': did you mean 'liquidation'"):
         get_task("liquidaton")
+
+
+@pytest.mark.parametrize("name", ["liquidation", "hopper", "walker2d", "halfcheetah"])
+def test_sizes_are_those_of_the_simulator(name: str) -> None:
+    if name == "liquidation":
+        env = LiquidationEnv()
+    else:
+        pytest.importorskip("mujoco", reason="needs the extra pspo[mujoco]")
+        env = borrow_env(name)
+    task = get_task(name)
+    assert env.observation_space.shape == (task.obs_dim,)
+    assert env.action_space.shape == (task.action_dim,)
 
 
 def test_the_module_alone_does_not_import_jax() -> None:

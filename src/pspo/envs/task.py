@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,11 +26,23 @@ class Simulation:
     """State then action of each step, shape (episodes, horizon, obs + action), NaN after the end; if asked for."""
 
 
+class Sized(Protocol):
+    """A dataset, a policy, or what is known of data that are not here yet."""
+
+    @property
+    def obs_dim(self) -> int: ...
+
+    @property
+    def action_dim(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Task:
     """A task with known reference scores, known termination and a simulator."""
 
     name: str
+    obs_dim: int
+    action_dim: int
     random_return: float
     expert_return: float
     optimal_return: float | None
@@ -42,6 +54,14 @@ class Task:
     """Of a judgement, where the user names no number: as many as the simulator gives in seconds."""
     require: Callable[[], None] = lambda: None
     """Raises a UserError where the simulator is not installed: before hours of training, not after."""
+
+    def require_fit(self, what: str, found: Sized) -> None:
+        """For data and policies that meet the simulator, which would say nothing that a user understands."""
+        if (found.obs_dim, found.action_dim) != (self.obs_dim, self.action_dim):
+            raise UserError(
+                f"{what} has {found.obs_dim} numbers per state and {found.action_dim} per action, and the task "
+                f"'{self.name}' has {self.obs_dim} and {self.action_dim}: name the task that fits, or none."
+            )
 
     def normalised(self, raw: Any) -> Any:
         """The score on the scale where random is 0 and expert is 100; a number or an array."""
@@ -66,6 +86,8 @@ def _liquidation() -> Task:
 
     return Task(
         name="liquidation",
+        obs_dim=3,
+        action_dim=1,
         random_return=liquidation.RANDOM_RETURN,
         expert_return=liquidation.EXPERT_RETURN,
         optimal_return=liquidation.OPTIMAL_RETURN,
@@ -80,6 +102,8 @@ def _locomotion(name: str) -> Task:
     facts = mujoco.LOCOMOTION[name]
     return Task(
         name=name,
+        obs_dim=facts.obs_dim,
+        action_dim=facts.action_dim,
         random_return=facts.random_return,
         expert_return=facts.expert_return,
         optimal_return=None,
