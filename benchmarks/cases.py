@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from pspo.algorithms import pspo
@@ -21,6 +20,7 @@ from pspo.dynamics.ensemble import ensemble
 from pspo.dynamics.fit import fit_targets
 from pspo.dynamics.termination import Known, Never, Termination
 from pspo.envs.task import get_task
+from pspo.estimate import Shape, random_dataset
 from pspo.nets.policies import mixture_policy
 
 # The size of D4RL's Hopper with the networks of the offline model-based literature. `depth` counts hidden layers.
@@ -41,7 +41,6 @@ HOPPER = {
     "next_pairs": 1,
     "termination": "none",
 }
-HOPPER_OBS, HOPPER_ACTION = 11, 3
 ROWS = 10_000
 
 
@@ -85,7 +84,9 @@ def liquidation() -> Case:
 
 
 def hopper() -> Case:
-    return _case("Hopper size", build(pspo.Config, HOPPER), _random_dataset(HOPPER_OBS, HOPPER_ACTION), Never())
+    task = get_task("hopper")
+    dataset = random_dataset(Shape(ROWS, task.obs_dim, task.action_dim), episode=1000)
+    return _case("Hopper size", build(pspo.Config, HOPPER), dataset, Never())
 
 
 def smoke() -> Case:
@@ -109,20 +110,3 @@ def _case(name: str, config: pspo.Config, dataset: Dataset, ends: Termination) -
 
     arrays = jax.jit(make)(jax.random.PRNGKey(0))
     return Case(name, config, dataset, pspo.Parts(arrays, norm), device_log(dataset, norm, config.gamma))
-
-
-def _random_dataset(obs_dim: int, action_dim: int) -> Dataset:
-    """Noise of the right shapes: no column is a grid, no row is terminal."""
-    rng = np.random.default_rng(0)
-    obs = rng.standard_normal((ROWS, obs_dim), dtype=np.float32)
-    return Dataset(
-        obs=obs,
-        action=rng.uniform(-1.0, 1.0, (ROWS, action_dim)).astype(np.float32),
-        reward=rng.standard_normal(ROWS, dtype=np.float32),
-        next_obs=obs + 0.1 * rng.standard_normal((ROWS, obs_dim), dtype=np.float32),
-        terminal=np.zeros(ROWS, bool),
-        timeout=np.arange(ROWS) % 1000 == 999,
-        action_low=np.full(action_dim, -1.0, np.float32),
-        action_high=np.ones(action_dim, np.float32),
-        name="random",
-    )

@@ -59,7 +59,11 @@ class Estimate(NamedTuple):
 def estimate(module: ModuleType, config: Any, data: Dataset | Shape) -> Estimate:
     """Time per phase and peak memory of a run with this configuration on data of this shape."""
     shape = Shape(data.size, data.obs_dim, data.action_dim) if isinstance(data, Dataset) else data
-    sample = _sample(data) if isinstance(data, Dataset) else _noise(data)
+    sample = (
+        _sample(data)
+        if isinstance(data, Dataset)
+        else random_dataset(data._replace(rows=min(data.rows, STAND_IN_ROWS)))
+    )
     clock = _Clock()
     with _own_cache():
         parts, _ = module.prepare(_shortened(config), sample, 0, clock)
@@ -84,21 +88,21 @@ def _sample(data: Dataset) -> Dataset:
     return dataclasses.replace(data, **rows, **known)
 
 
-def _noise(shape: Shape) -> Dataset:
-    """Random numbers of the right shape, for data that are not here yet."""
+def random_dataset(shape: Shape, episode: int = 500) -> Dataset:
+    """Noise of the right shape, to measure on: no column is a grid, no row is terminal, a time-out every `episode`."""
     rng = np.random.default_rng(0)
-    count = min(shape.rows, STAND_IN_ROWS)
-    obs = rng.standard_normal((count, shape.obs_dim), dtype=np.float32)
+    rows, obs_dim, action_dim = shape
+    obs = rng.standard_normal((rows, obs_dim), dtype=np.float32)
     return Dataset(
         obs=obs,
-        action=rng.uniform(-1.0, 1.0, (count, shape.action_dim)).astype(np.float32),
-        reward=rng.standard_normal(count, dtype=np.float32),
-        next_obs=obs + 0.1 * rng.standard_normal((count, shape.obs_dim), dtype=np.float32),
-        terminal=np.zeros(count, bool),
-        timeout=np.arange(count) % 500 == 499,
-        action_low=np.full(shape.action_dim, -1.0, np.float32),
-        action_high=np.ones(shape.action_dim, np.float32),
-        name="stand-in",
+        action=rng.uniform(-1.0, 1.0, (rows, action_dim)).astype(np.float32),
+        reward=rng.standard_normal(rows, dtype=np.float32),
+        next_obs=obs + 0.1 * rng.standard_normal((rows, obs_dim), dtype=np.float32),
+        terminal=np.zeros(rows, bool),
+        timeout=np.arange(rows) % episode == episode - 1,
+        action_low=np.full(action_dim, -1.0, np.float32),
+        action_high=np.ones(action_dim, np.float32),
+        name="random",
     )
 
 
