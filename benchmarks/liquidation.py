@@ -17,15 +17,12 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pspo.errors import unknown_name
-
-RESULTS = Path(__file__).parent / "results"
+from benchmarks import claims
 
 VARIANTS: dict[str, list[str]] = {
     "pspo": [],
@@ -39,31 +36,23 @@ VARIANTS: dict[str, list[str]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = claims.claim_parser(__doc__)
     parser.add_argument("variants", nargs="*", metavar="VARIANT", help=f"default: all of {', '.join(VARIANTS)}")
-    parser.add_argument("--first-seed", type=int, default=20)
-    parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--episodes", type=int, default=100_000)
     parser.add_argument("--preset", default="laptop")
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--runs", type=Path, help="keep the run directories here")
-    parser.add_argument("--table", action="store_true", help="only print what is kept, as Markdown")
     options = parser.parse_args()
     if options.table:
         print(table(options.results))
         return
-    runs = options.runs or Path(tempfile.mkdtemp(prefix="pspo-liquidation-"))
-    for variant in options.variants:
-        if variant not in VARIANTS:
-            parser.error(str(unknown_name("variant", variant, VARIANTS)))
+    claims.require_variants(parser, options.variants, VARIANTS)
+    runs = claims.runs_folder(options, "liquidation")
     for variant in options.variants or VARIANTS:
         measure(variant, options, runs / variant)
 
 
 def measure(variant: str, options: argparse.Namespace, folder: Path) -> None:
-    words = ["train", "liquidation", "--preset", options.preset, "--seed", str(options.first_seed)]
-    words += ["--seeds", str(options.seeds), "--episodes", str(options.episodes)]
-    words += [word for setting in VARIANTS[variant] for word in ("--set", setting)]
+    what = ["liquidation", "--preset", options.preset]
+    words = claims.train_words(what, options, options.episodes, VARIANTS[variant])
     environment = dict(os.environ)
     corrupted = variant.startswith("corrupted")
     if corrupted:
@@ -71,9 +60,7 @@ def measure(variant: str, options: argparse.Namespace, folder: Path) -> None:
         environment["PSPO_CACHE"] = str(folder.parent / "corrupted-cache")
         code = f"from benchmarks.liquidation import corrupt_pool; corrupt_pool({options.preset!r})"
         subprocess.run([sys.executable, "-c", code], check=True, env=environment)
-    command = [sys.executable, "-m", "pspo", *words, "--out", str(folder)]
-    subprocess.run(command, check=True, env=environment)
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = claims.run(words, folder, environment)
     if corrupted:
         mass = [corrupted_mass(folder / f"seed-{seed}") for seed in summary["seeds"]]
         summary["mass_on_corrupted_half"] = {"mean": float(np.mean(mass)), "each": mass}
@@ -81,11 +68,10 @@ def measure(variant: str, options: argparse.Namespace, folder: Path) -> None:
         "variant": variant,
         "command": f"python -m benchmarks.liquidation {variant}",
         "runs": shlex.join(["pspo", *words]),
-        "manifest": json.loads((folder / f"seed-{summary['seeds'][0]}" / "manifest.json").read_text()),
+        "manifest": claims.manifest(folder, summary),
         "summary": summary,
     }
-    options.results.mkdir(parents=True, exist_ok=True)
-    (options.results / f"liquidation-{variant}.json").write_text(json.dumps(result, indent=2) + "\n")
+    claims.keep(result, options.results, f"liquidation-{variant}")
 
 
 def table(results: Path) -> str:

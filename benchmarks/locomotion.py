@@ -12,17 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pspo.errors import unknown_name
+from benchmarks import claims
 
-RESULTS = Path(__file__).parent / "results"
 EPISODES = 50
 VARIANTS: dict[str, list[str]] = {
     "pspo": [],
@@ -32,22 +28,16 @@ VARIANTS: dict[str, list[str]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = claims.claim_parser(__doc__)
     parser.add_argument("folder", type=Path, metavar="DATA-FOLDER")
     parser.add_argument("datasets", nargs="*", default=["hopper-medium"], metavar="DATASET")
     parser.add_argument("--variant", default="pspo")
-    parser.add_argument("--first-seed", type=int, default=20)
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--runs", type=Path, help="keep the run directories here")
-    parser.add_argument("--table", action="store_true", help="only print what is kept, as Markdown")
     options = parser.parse_args()
     if options.table:
         print(table(options.results))
         return
-    if options.variant not in VARIANTS:
-        parser.error(str(unknown_name("variant", options.variant, VARIANTS)))
-    runs = options.runs or Path(tempfile.mkdtemp(prefix="pspo-locomotion-"))
+    claims.require_variants(parser, [options.variant], VARIANTS)
+    runs = claims.runs_folder(options, "locomotion")
     for dataset in options.datasets:
         measure(dataset, options, runs / f"{dataset}-{options.variant}")
 
@@ -55,25 +45,20 @@ def main() -> None:
 def measure(dataset: str, options: argparse.Namespace, folder: Path) -> None:
     file = options.folder / f"{dataset}.hdf5"
     task = dataset.split("-")[0]
-    words = ["train", str(file), "--task", task, "--seed", str(options.first_seed), "--seeds", str(options.seeds)]
-    words += ["--episodes", str(EPISODES)]
-    words += [word for setting in VARIANTS[options.variant] for word in ("--set", setting)]
-    subprocess.run([sys.executable, "-m", "pspo", *words, "--out", str(folder)], check=True)
-    summary = json.loads((folder / "summary.json").read_text()) | {"dataset": dataset}  # a path says nothing elsewhere
+    words = claims.train_words([str(file), "--task", task], options, EPISODES, VARIANTS[options.variant])
+    summary = claims.run(words, folder) | {"dataset": dataset}  # a path says nothing elsewhere
     runs = [folder / f"seed-{seed}" for seed in summary["seeds"]]
     result = {
         "dataset": dataset,
         "variant": options.variant,
         "command": f"python -m benchmarks.locomotion DATA-FOLDER {dataset} --variant {options.variant}",
         "runs": shlex.join(["pspo", *words[:1], f"{dataset}.hdf5", *words[2:]]),
-        "manifest": json.loads((runs[0] / "manifest.json").read_text()),
+        "manifest": claims.manifest(folder, summary),
         "beside": compare(file, task, runs[0]),
         "summary": summary,
         "curves": {run.name: curve(run) for run in runs},
     }
-    options.results.mkdir(parents=True, exist_ok=True)
-    path = options.results / f"locomotion-{dataset}-{options.variant}.json"
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    claims.keep(result, options.results, f"locomotion-{dataset}-{options.variant}")
     print(table(options.results))
 
 

@@ -1,0 +1,115 @@
+"""The claims' commands: which runs they start and what they keep of them. Nothing is trained here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import liquidation, locomotion
+
+NUMBERS = {"mean": 90.0, "std": 1.0, "each": [89.0, 91.0]}
+SUMMARY = {"dataset": "somewhere", "seeds": [20, 21], "score": NUMBERS, "seconds": {"mean": 120.0}}
+SUMMARY |= {"score_by_regret": NUMBERS, "posterior_entropy": {"mean": 0.5}}
+ROWS = [
+    {"step": 10, "loss": 1.0},
+    {"step": 20, "score": 1.23456, "imagined_return": 2, "posterior_entropy": 1, "kl_mu": 0},
+]
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[list[str]]:
+    """The command lines that would have been run; each leaves what a run over seeds leaves."""
+    commands: list[list[str]] = []
+
+    def run(command: list[str], check: bool, env: dict[str, str] | None = None) -> None:
+        assert check
+        commands.append(command)
+        if "--out" not in command:
+            return
+        folder = Path(command[command.index("--out") + 1])
+        for seed in SUMMARY["seeds"]:
+            (folder / f"seed-{seed}").mkdir(parents=True)
+            (folder / f"seed-{seed}" / "manifest.json").write_text(json.dumps({"seed": seed}))
+            (folder / f"seed-{seed}" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+        (folder / "summary.json").write_text(json.dumps(SUMMARY))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return commands
+
+
+def kept(path: Path) -> dict:
+    text = path.read_text()
+    assert text.endswith("}\n")
+    return json.loads(text)
+
+
+def test_liquidation(started, tmp_path: Path, monkeypatch, capsys) -> None:
+    places = ["--results", str(tmp_path / "a" / "results"), "--runs", str(tmp_path / "runs")]
+    monkeypatch.setattr(sys, "argv", ["liquidation", "uniform-posterior", "--seeds", "2", *places])
+    liquidation.main()
+    words = ["train", "liquidation", "--preset", "laptop", "--seed", "20", "--seeds", "2", "--episodes", "100000"]
+    words += ["--set", "posterior=uniform"]
+    out = ["--out", str(tmp_path / "runs" / "uniform-posterior")]
+    assert started == [[sys.executable, "-m", "pspo", *words, *out]]
+    found = kept(tmp_path / "a" / "results" / "liquidation-uniform-posterior.json")
+    assert list(found) == ["variant", "command", "runs", "manifest", "summary"]
+    assert found["variant"] == "uniform-posterior"
+    assert found["command"] == "python -m benchmarks.liquidation uniform-posterior"
+    assert found["runs"] == " ".join(["pspo", *words])
+    assert found["manifest"] == {"seed": 20}
+    assert found["summary"] == SUMMARY
+    monkeypatch.setattr(sys, "argv", ["liquidation", "--table", *places])
+    liquidation.main()
+    assert "| uniform-posterior | 90.00 ± 1.00 | 90.00 ± 1.00 | 89.00, 91.00 | 0.500 |" in capsys.readouterr().out
+    assert len(started) == 1
+
+
+def test_a_corrupted_pool_has_a_cache_of_its_own(started, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(liquidation, "corrupted_mass", lambda run: float(run.name[-2:]))
+    words = ["corrupted", "--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    monkeypatch.setattr(sys, "argv", ["liquidation", *words])
+    caches = []
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *a, env, **k: (caches.append(env["PSPO_CACHE"]), run(*a, **k)))
+    liquidation.main()
+    assert "corrupt_pool('laptop')" in started[0][-1]
+    assert caches == [str(tmp_path / "runs" / "corrupted-cache")] * 2
+    mass = kept(tmp_path / "results" / "liquidation-corrupted.json")["summary"]["mass_on_corrupted_half"]
+    assert mass == {"mean": 20.5, "each": [20.0, 21.0]}
+
+
+def test_locomotion(started, tmp_path: Path, monkeypatch, capsys) -> None:
+    beside = {"behaviour": 40.0, "best_tenth": 60.0, "clone": 45.0}
+    monkeypatch.setattr(locomotion, "compare", lambda *_: beside)
+    places = ["--results", str(tmp_path / "a" / "results"), "--runs", str(tmp_path / "runs")]
+    words = ["data", "hopper-medium", "--variant", "uniform-posterior", "--seeds", "2"]
+    monkeypatch.setattr(sys, "argv", ["locomotion", *words, *places])
+    locomotion.main()
+    words = ["--task", "hopper", "--seed", "20", "--seeds", "2", "--episodes", "50", "--set", "posterior=uniform"]
+    out = ["--out", str(tmp_path / "runs" / "hopper-medium-uniform-posterior")]
+    assert started == [[sys.executable, "-m", "pspo", "train", "data/hopper-medium.hdf5", *words, *out]]
+    found = kept(tmp_path / "a" / "results" / "locomotion-hopper-medium-uniform-posterior.json")
+    assert list(found) == ["dataset", "variant", "command", "runs", "manifest", "beside", "summary", "curves"]
+    command = "python -m benchmarks.locomotion DATA-FOLDER hopper-medium --variant uniform-posterior"
+    assert (found["dataset"], found["variant"], found["command"]) == ("hopper-medium", "uniform-posterior", command)
+    assert found["runs"] == " ".join(["pspo", "train", "hopper-medium.hdf5", *words])
+    assert (found["manifest"], found["beside"]) == ({"seed": 20}, beside)
+    assert found["summary"] == SUMMARY | {"dataset": "hopper-medium"}
+    curve = [{"step": 20, "score": 1.235, "imagined_return": 2, "posterior_entropy": 1, "kl_mu": 0}]
+    assert found["curves"] == {"seed-20": curve, "seed-21": curve}
+    row = "| hopper-medium | uniform-posterior | 90.0 ± 1.0 | 89.0, 91.0 | 40.0 | 60.0 | 45.0 | 2 |"
+    assert row in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("claim", "words"), [(liquidation, ["pspoo"]), (locomotion, ["data", "--variant", "pspoo"])])
+def test_an_unknown_variant_is_refused(claim, words, started, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", ["claim", *words])
+    with pytest.raises(SystemExit) as stop:
+        claim.main()
+    assert stop.value.code == 2
+    assert "did you mean 'pspo'" in capsys.readouterr().err
+    assert started == []
