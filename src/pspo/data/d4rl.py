@@ -1,16 +1,19 @@
-"""Read a dictionary of arrays with the names that D4RL uses, and fill in what such data often leave out."""
+"""A dictionary of arrays with the names that D4RL uses, to and from a dataset; fills in what data often leave out."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows
 from pspo.data.next_states import complete_next_states
 from pspo.errors import UserError
+
+if TYPE_CHECKING:
+    from pspo.data.dataset import Dataset
 
 REQUIRED = ("observations", "actions", "rewards", "terminals")
 OPTIONAL_ARRAYS = ("next_observations", "next_known", "timeouts", "action_low", "action_high")
@@ -44,6 +47,19 @@ def fields_from_d4rl(arrays: Mapping[str, Any], unread: Iterable[str] = ()) -> d
 
     labels = {key: _text(key, arrays[key]) for key in ("name", "task") if arrays.get(key) is not None}
     return {**fields, **labels, "notes": tuple(notes)}
+
+
+def arrays_for_d4rl(dataset: Dataset) -> dict[str, np.ndarray]:
+    """One row per transition; which next states are known only where some are not. Bounds and labels are apart."""
+    arrays = {
+        "observations": dataset.obs,
+        "actions": dataset.action,
+        "rewards": dataset.reward,
+        "next_observations": dataset.next_obs,
+        "terminals": dataset.terminal,
+        "timeouts": dataset.timeout,
+    }
+    return arrays if dataset.next_known.all() else {**arrays, "next_known": dataset.next_known}
 
 
 def _require_keys(arrays: Mapping[str, Any], unread: list[str]) -> None:

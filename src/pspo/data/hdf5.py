@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pspo.data.columns import Columns
-from pspo.data.d4rl import KNOWN_KEYS
+from pspo.data.d4rl import KNOWN_KEYS, arrays_for_d4rl
 from pspo.data.dataset import Dataset
 from pspo.data.mapped import mapped_dataset
 from pspo.data.reading import naming, require_file
@@ -123,16 +123,6 @@ def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any] 
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"cannot save a dataset as '{path}': give a path that ends in .hdf5.")
-    arrays = {
-        "observations": dataset.obs,
-        "actions": dataset.action,
-        "rewards": dataset.reward,
-        "next_observations": dataset.next_obs,
-        "terminals": dataset.terminal,
-        "timeouts": dataset.timeout,
-    }
-    if not dataset.next_known.all():
-        arrays["next_known"] = dataset.next_known
     texts = {"name": dataset.name, "task": dataset.task, "notes": list(dataset.notes)}
     facts: dict[str, Any] = {"name": dataset.name, "task": dataset.task or ""}
     facts |= {"action_low": dataset.action_low, "action_high": dataset.action_high, **(attributes or {})}
@@ -141,7 +131,7 @@ def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any] 
     with replacing(path) as temporary:
         try:
             with h5py.File(temporary, "w", libver=("v110", "v110")) as file:
-                for name, array in arrays.items():
+                for name, array in arrays_for_d4rl(dataset).items():
                     file.create_dataset(name, data=array)
                 for name, value in {**facts, TEXTS: np.bytes_(json.dumps(texts))}.items():
                     file.attrs[name] = value

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pspo.data.columns import Columns
-from pspo.data.d4rl import KNOWN_KEYS
+from pspo.data.d4rl import KNOWN_KEYS, arrays_for_d4rl
 from pspo.data.dataset import Dataset
 from pspo.data.mapped import mapped_dataset
 from pspo.data.reading import naming, require_file
@@ -47,18 +47,11 @@ def load_npz(path: str | Path, columns: Columns | None = None) -> Dataset:
 
 def _members(dataset: Dataset) -> dict[str, Any]:
     members: dict[str, Any] = {
-        "observations": dataset.obs,
-        "actions": dataset.action,
-        "rewards": dataset.reward,
-        "next_observations": dataset.next_obs,
-        "terminals": dataset.terminal,
-        "timeouts": dataset.timeout,
+        **arrays_for_d4rl(dataset),
         "action_low": dataset.action_low,
         "action_high": dataset.action_high,
         "name": np.array(dataset.name),
     }
-    if not dataset.next_known.all():
-        members["next_known"] = dataset.next_known
     if dataset.task is not None:
         members["task"] = np.array(dataset.task)
     if dataset.notes:
