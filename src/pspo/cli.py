@@ -11,6 +11,7 @@ from typing import Any
 from pspo import __version__
 from pspo.cli_collect import add_collect
 from pspo.cli_data import add_check_and_data, add_source, source_options
+from pspo.cli_parsing import add_command
 from pspo.errors import Diverged, UserError
 
 PROBLEM, DIVERGED, INTERRUPTED = 2, 3, 130
@@ -40,12 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pspo {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, function: Any, help: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=help, description=help)
-        sub.set_defaults(command=function)
-        return sub
-
-    train = command("train", _train, "Learn a policy from a dataset: a file or a name.")
+    train = add_command(commands, "train", _train, "Learn a policy from a dataset: a file or a name.")
     add_source(train)
     train.add_argument("--algo", default="pspo", help="algorithm (default: %(default)s)")
     train.add_argument("--preset", default="laptop", help="laptop, paper or smoke (default: %(default)s)")
@@ -59,24 +55,28 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--episodes", type=int, help="of the final judgement (default: the task's own number)")
     _common(train)
 
-    resume = command("resume", _resume, "Go on with a run that was stopped, to the same bits.")
+    resume = add_command(commands, "resume", _resume, "Go on with a run that was stopped, to the same bits.")
     resume.add_argument("run", metavar="DIR")
     _common(resume)
 
-    evaluate = command("evaluate", _evaluate, "Judge a run's policy in its simulator, acting by its mode.")
+    evaluate = add_command(
+        commands, "evaluate", _evaluate, "Judge a run's policy in its simulator, acting by its mode."
+    )
     evaluate.add_argument("run", metavar="DIR", help="a run directory or a policy file")
     evaluate.add_argument("--episodes", type=int, help="default: the task's own number")
     evaluate.add_argument("--seed", type=int, default=0, help="of the simulated episodes (default: %(default)s)")
     evaluate.add_argument("--task", help="simulator, for a policy whose data named none, such as liquidation")
     evaluate.add_argument("--json", action="store_true", help="print JSON")
 
-    add_check_and_data(command)
-    add_collect(command)
+    add_check_and_data(commands)
+    add_collect(commands)
 
-    report = command("report", _report, "Write a run's HTML page anew.")
+    report = add_command(commands, "report", _report, "Write a run's HTML page anew.")
     report.add_argument("run", metavar="DIR")
 
-    config = command("config", _config, "Show every key of an algorithm, its value in a preset, and what it means.")
+    config = add_command(
+        commands, "config", _config, "Show every key of an algorithm, its value in a preset, and what it means."
+    )
     config.add_argument("--algo", default="pspo")
     config.add_argument("--preset", default="laptop")
     config.add_argument("--task", default=None, help="show the preset for this task, such as liquidation")

@@ -6,16 +6,17 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from typing import Any
 
+from pspo.cli_parsing import add_command
 from pspo.errors import UserError
 
 INTERRUPTED = 130
 HELP = "Write a dataset of what a behaviour policy or an online learner does in a simulator."
 
 
-def add_collect(command: Callable[..., argparse.ArgumentParser]) -> None:
-    parser = command("collect", _collect, HELP)
+def add_collect(commands: Any) -> None:
+    parser = add_command(commands, "collect", _collect, HELP)
     parser.add_argument(
         "name",
         metavar="TASK-LABEL",

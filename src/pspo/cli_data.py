@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from pspo.cli_parsing import add_command
 from pspo.display import Progress
 
 PROBLEM = 2
@@ -51,25 +52,20 @@ def _option(role: str) -> str:
     return f"--{role.replace('_', '-')}"
 
 
-def add_check_and_data(command: Callable[..., argparse.ArgumentParser]) -> None:
+def add_check_and_data(commands: Any) -> None:
     look = "Look for defects in a dataset and say each in one sentence."
-    add_source(command("check", _check, look))
-    data = command("data", None, "Make, describe, check or convert datasets.")
+    add_source(add_command(commands, "check", _check, look))
+    data = add_command(commands, "data", None, "Make, describe, check or convert datasets.")
     what = data.add_subparsers(required=True, metavar="WHAT")
 
-    def subcommand(name: str, function: Any, help: str) -> argparse.ArgumentParser:
-        sub = what.add_parser(name, help=help, description=help)
-        sub.set_defaults(command=function)
-        return sub
-
-    make = subcommand("make", _make, "Write a built-in dataset to a file.")
+    make = add_command(what, "make", _make, "Write a built-in dataset to a file.")
     make.add_argument("name", help="liquidation")
     make.add_argument("--size", type=int, default=100_000, help="transitions (default: %(default)s)")
     make.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     make.add_argument("--out", metavar="FILE", help="default: NAME.npz")
-    add_source(subcommand("info", _info, "Sizes, returns and hash of a dataset."))
-    add_source(subcommand("check", _check, look))
-    convert = subcommand("convert", _convert, "Write a dataset in another format.")
+    add_source(add_command(what, "info", _info, "Sizes, returns and hash of a dataset."))
+    add_source(add_command(what, "check", _check, look))
+    convert = add_command(what, "convert", _convert, "Write a dataset in another format.")
     add_source(convert)
     convert.add_argument("out", metavar="OUT", help="a path that ends in .npz, .hdf5, .parquet or .csv")
 
