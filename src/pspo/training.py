@@ -180,12 +180,8 @@ def _summary(name: str) -> Callable[[jax.Array], jax.Array]:
 
 def _loop(session: Session, clock: _Clock, progress: Progress, say: Callable[[str], None], track: Tracker) -> Any:
     run, config, module, parts = session.run, session.config, session.module, session.parts
-    key = jax.random.PRNGKey(run.read("config")["seed"])
-    state = jax.jit(lambda log, key: module.init(config, parts, log, key))(session.log, key)
-    step, saved = 0, time.monotonic()
-    if found := checkpoint.load_newest(run.checkpoints, state, say):
-        step, state = found
-        say(f"resuming at iteration {step}")
+    step, state = _begin(session, say)
+    saved = time.monotonic()
     run.rewind_metrics(step)
     chunk, look = compile_chunk(module, config, parts), _looker(session)
     while step < config.steps:
@@ -204,6 +200,18 @@ def _loop(session: Session, clock: _Clock, progress: Progress, say: Callable[[st
             saved = time.monotonic()
         progress("training", step, config.steps, _headline(row))
     return state
+
+
+def _begin(session: Session, say: Callable[[str], None]) -> tuple[int, Any]:
+    """The newest checkpoint, or a new state where there is none: to begin may take thousands of steps by itself."""
+    config, module, parts = session.config, session.module, session.parts
+    init = jax.jit(lambda log, key: module.init(config, parts, log, key))
+    start = session.log, jax.random.PRNGKey(session.run.read("config")["seed"])
+    shapes = jax.eval_shape(init, *start)  # all that reading a state takes
+    if found := checkpoint.load_newest(session.run.checkpoints, shapes, say):
+        say(f"resuming at iteration {found[0]}")
+        return found
+    return 0, init(*start)
 
 
 def _looker(session: Session) -> Callable[[Any], dict[str, float]]:

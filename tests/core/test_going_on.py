@@ -1,0 +1,112 @@
+"""The training loop around an algorithm that only counts: how a run begins, and how it goes on from a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import pytest
+from core_cases import small_dataset, small_norm
+
+from pspo import training
+from pspo.data.batches import device_log
+from pspo.display import silent
+from pspo.runs import Run, create
+from pspo.trackers import Tracker
+
+CONFIG = SimpleNamespace(steps=6, chunk=2, evaluate_every=100, gamma=0.9)
+
+
+class State(NamedTuple):
+    total: jax.Array
+    key: jax.Array
+    step: jax.Array
+
+
+class Parts(NamedTuple):
+    arrays: Any
+    norm: Any
+
+
+class Counting:
+    """An algorithm that adds up random numbers, and notes how often it was begun: as a program, and in earnest."""
+
+    def __init__(self) -> None:
+        self.traced, self.begun = 0, 0
+
+    def init(self, config: Any, parts: Parts, log: Any, key: jax.Array) -> State:
+        self.traced += 1
+        jax.debug.callback(self._begin)
+        return State(log.rows.reward.sum(), key, jnp.int32(0))
+
+    def _begin(self) -> None:
+        self.begun += 1
+
+    def imagine(self, config: Any, parts: Parts, state: State) -> tuple[State, None]:
+        return state, None
+
+    def draw(self, config: Any, log: Any, key: jax.Array) -> jax.Array:
+        return jax.random.normal(key)
+
+    def update(self, config: Any, parts: Parts, context: None, state: State, batch: jax.Array, key: jax.Array) -> Any:
+        return state._replace(total=state.total + batch, step=state.step + 1), {"total": state.total}
+
+    def policies(self, state: State) -> dict[str, Any]:
+        return {}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return create(tmp_path / "run", {"config": {"algo": "counting", "seed": 3}, "manifest": {"timings": {}}})
+
+
+@pytest.fixture
+def algorithm(monkeypatch) -> Counting:
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    return Counting()
+
+
+def loop(run: Run, algorithm: Any, progress: Any = silent) -> tuple[State, list[str]]:
+    """The last state, and what was said."""
+    said: list[str] = []
+    data = small_dataset()
+    log = device_log(data, small_norm(), CONFIG.gamma)
+    session = training.Session(run, algorithm, CONFIG, Parts(jnp.zeros(()), small_norm()), data, log)
+    clock = training._Clock(run)
+    with clock("train"):
+        state = training._loop(session, clock, progress, said.append, Tracker())
+    jax.effects_barrier()
+    return state, said
+
+
+def stop_at_4(stage: str, done: int, *_: object) -> None:
+    if done == 4:
+        raise KeyboardInterrupt
+
+
+def test_a_run_that_goes_on_is_not_begun_anew(run: Run, algorithm: Counting, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        loop(run, algorithm, stop_at_4)
+    jax.effects_barrier()
+    assert (algorithm.traced, algorithm.begun) == (1, 1)
+    state, said = loop(run, algorithm)
+    assert said == ["resuming at iteration 4"]
+    assert algorithm.begun == 1
+    whole = create(tmp_path / "whole", {name: run.read(name) for name in ("config", "manifest")})
+    assert loop(whole, algorithm)[0].total == state.total
+    assert whole.metrics() == run.metrics()
+
+
+def test_a_run_whose_checkpoints_are_damaged_is_begun_anew(run: Run, algorithm: Counting) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        loop(run, algorithm, stop_at_4)
+    for path in run.checkpoints.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    _, said = loop(run, algorithm)
+    assert len(said) == 2
+    assert all("damaged" in sentence for sentence in said)
+    assert algorithm.begun == 2
+    assert [row["step"] for row in run.metrics()] == [2, 4, 6]
