@@ -10,7 +10,14 @@ from pspo.files import Corrupt, read_arrays, write_arrays
 from pspo.trees import from_arrays, to_arrays
 
 KEPT = 2
+LEAST_PAUSE = 2.0  # seconds between two; resuming is exact from any of them
+LARGEST_SHARE = 0.05  # of the time may go into saving
 S = TypeVar("S")
+
+
+def pause_after(save_seconds: float) -> float:
+    """Seconds to wait after a save that took so long: a state with a large buffer is saved less often."""
+    return max(LEAST_PAUSE, save_seconds / LARGEST_SHARE)
 
 
 def save(folder: Path, step: int, state: Any) -> None:

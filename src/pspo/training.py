@@ -39,7 +39,6 @@ from pspo.policy import FILE_NAME, from_network
 from pspo.runs import Run, create, free_path, open_run
 from pspo.trackers import Tracker, no_tracker
 
-CHECKPOINT_SECONDS = 2.0  # not more often than this; resuming is exact from any of them
 EVALUATION_SEED = 10_000  # of the looks during training
 JUDGEMENT_SEED = 20_000  # of the final judgement: fresh episodes
 
@@ -181,7 +180,7 @@ def _summary(name: str) -> Callable[[jax.Array], jax.Array]:
 def _loop(session: Session, clock: _Clock, progress: Progress, say: Callable[[str], None], track: Tracker) -> Any:
     run, config, module, parts = session.run, session.config, session.module, session.parts
     step, state = _begin(session, say)
-    saved = time.monotonic()
+    saved, pause = time.monotonic(), checkpoint.pause_after(0.0)
     run.rewind_metrics(step)
     chunk, look = compile_chunk(module, config, parts), _looker(session)
     while step < config.steps:
@@ -194,10 +193,12 @@ def _loop(session: Session, clock: _Clock, progress: Progress, say: Callable[[st
         _refuse_nan(row)
         run.append_metrics(row)
         track.log(row)
-        if step == config.steps or time.monotonic() - saved > CHECKPOINT_SECONDS:
+        if step == config.steps or time.monotonic() - saved > pause:
+            begun = time.monotonic()
             checkpoint.save(run.checkpoints, step, state)
             clock.tick()
             saved = time.monotonic()
+            pause = checkpoint.pause_after(saved - begun)
         progress("training", step, config.steps, _headline(row))
     return state
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 from core_cases import small_dataset, small_norm
 
-from pspo import training
+from pspo import checkpoint, training
 from pspo.data.batches import device_log
 from pspo.display import silent
 from pspo.runs import Run, create
@@ -65,7 +65,7 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def algorithm(monkeypatch) -> Counting:
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "pause_after", lambda _: 0.0)  # after every chunk
     return Counting()
 
 
@@ -98,6 +98,24 @@ def test_a_run_that_goes_on_is_not_begun_anew(run: Run, algorithm: Counting, tmp
     whole = create(tmp_path / "whole", {name: run.read(name) for name in ("config", "manifest")})
     assert loop(whole, algorithm)[0].total == state.total
     assert whole.metrics() == run.metrics()
+
+
+def test_a_slow_save_is_followed_by_a_long_pause(run: Run, monkeypatch) -> None:
+    """On a clock of our own, chunks take 5 seconds each and saves 1 second: 20 of pause, then 5 chunks at the least."""
+    now, saves = [0.0], []
+
+    def save(folder: Path, step: int, state: State) -> None:
+        saves.append(step)
+        now[0] += 1.0
+
+    def chunk_done(*_: object) -> None:
+        now[0] += 5.0
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(CONFIG, "steps", 24)
+    loop(run, Counting(), chunk_done)
+    assert saves == [4, 14, 24]
 
 
 def test_a_run_whose_checkpoints_are_damaged_is_begun_anew(run: Run, algorithm: Counting) -> None:

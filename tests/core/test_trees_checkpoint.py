@@ -111,6 +111,11 @@ def test_a_checkpoint_comes_back_bit_for_bit_scalars_included(tmp_path) -> None:
     assert_same_bits(found[1], state)
 
 
+@pytest.mark.parametrize(("took", "pause"), [(0.0, 2.0), (0.05, 2.0), (0.1, 2.0), (0.2, 4.0), (3.0, 60.0)])
+def test_saving_takes_a_twentieth_of_the_time_at_the_most(took: float, pause: float) -> None:
+    assert checkpoint.pause_after(took) == pytest.approx(pause)
+
+
 def without_scalars(seed: int) -> dict[str, jax.Array]:
     return {"a": jnp.full((3,), float(seed))}
 
