@@ -23,7 +23,7 @@ class Lines:
     """For logs and pipes: a line per stage and about every ten seconds."""
 
     def __init__(self) -> None:
-        self.started: dict[str, float] = {}
+        self.started: dict[str, tuple[float, int]] = {}
         self.last: dict[str, float] = {}
 
     def __enter__(self) -> Lines:
@@ -34,10 +34,10 @@ class Lines:
 
     def __call__(self, stage: str, done: int, total: int, numbers: dict[str, float]) -> None:
         now = time.monotonic()
-        started = self.started.setdefault(stage, now)
+        started, first = self.started.setdefault(stage, (now, done))
         if done >= total or now - self.last.get(stage, -1e9) > 10:
             self.last[stage] = now
-            rate = f"{done / (now - started):.0f}/s  " if now > started and done else ""
+            rate = f"{(done - first) / (now - started):.0f}/s  " if now > started and done > first else ""
             print(f"{stage}: {done}/{total}  {rate}{_numbers(numbers)}", file=sys.stderr, flush=True)
 
 
