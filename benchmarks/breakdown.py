@@ -18,11 +18,12 @@ from jax import Array
 from benchmarks.cases import Case
 from benchmarks.timing import Work
 from pspo.algorithms import pspo
+from pspo.algorithms.pspo_improvement import Sampled
 from pspo.data.normalise import squash
 from pspo.dynamics.ensemble import Prediction, draw_next, model_inputs
 from pspo.dynamics.rollout import antithetic_noise
 from pspo.nets.mlp import moving_average
-from pspo.nets.policies import Mixture
+from pspo.nets.policies import Mixture, kl_bound
 
 
 class Stages:
@@ -112,7 +113,7 @@ def _critics(
 def _weights(
     case: Case, mu: Mixture, policy: Mixture, centre: Mixture, x: Array, q: Array, log_trust: Array
 ) -> tuple[Array, Array]:
-    drawn = pspo.Sampled(x, mu.log_prob(x), policy.log_prob(x), centre.log_prob(x), q)
+    drawn = Sampled(x, mu.log_prob(x), policy.log_prob(x), centre.log_prob(x), q, kl_bound(policy, mu))
     return pspo.improve(case.config, drawn, jnp.exp(log_trust))
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from pspo_cases import critics_by_hand, made_config, made_log, made_parts, start
 
-from pspo.algorithms import pspo
+from pspo.algorithms import pspo, pspo_improvement
 from pspo.data import Dataset
+from pspo.data.batches import returns_known
 from pspo.data.normalise import fit_normaliser
 from pspo.nets.mlp import apply_stack
 
@@ -66,9 +69,16 @@ def test_limits_come_from_the_log():
     assert off == (None, 0.0, None, None)
     on = pspo.make_limits(made_config(gamma=0.9, box="end", box_margin=0.2, clip_targets=True), data, norm)
     assert on.box_margin == 0.2
-    assert on.left_value == pytest.approx(data.returns_to_go(0.9).min() / scale)
+    assert on.left_value == pytest.approx(data.returns_to_go(0.9)[returns_known(data, 0.9)].min() / scale)
     assert on.backup_low == pytest.approx(-0.995 / 0.1 / scale, rel=1e-3)
     assert on.backup_high == pytest.approx(3.995 / 0.1 / scale, rel=1e-3)
+
+
+def test_the_worst_value_is_no_artefact_of_a_time_out():
+    data = dataclasses.replace(some_data(np.ones(200)), terminal=np.zeros(200, bool), timeout=np.arange(200) == 199)
+    norm = fit_normaliser(data, 0.9)
+    worst = pspo.make_limits(made_config(gamma=0.9, box="end"), data, norm).left_value * float(norm.reward_scale)
+    assert 9.5 < worst < 10.0  # the sum of all 0.9^t is 10; the last row has 1 only because the log stops there
 
 
 def test_a_value_of_nothing_is_always_allowed_and_no_discount_means_no_range():
@@ -82,8 +92,10 @@ def test_the_policys_own_value_is_its_mean_less_its_divergence():
     rng = np.random.default_rng(5)
     n, batch = 3, 4
     config = made_config(action_samples=n, value_of="policy", alpha=0.7)
-    drawn = pspo.Sampled(
-        rng.normal(size=(2 * n, batch, 1)), *(jnp.asarray(rng.normal(size=(2 * n, batch))) for _ in range(4))
+    drawn = pspo_improvement.Sampled(
+        rng.normal(size=(2 * n, batch, 1)),
+        *(jnp.asarray(rng.normal(size=(2 * n, batch))) for _ in range(4)),
+        kl_mu=jnp.zeros(batch),
     )
     soft, weight = pspo.improve(config, drawn, jnp.float32(0.2))
     own = [i for i in range(2 * n) if i >= n]

@@ -24,7 +24,8 @@ from pspo_cases import (
 )
 
 from pspo.algorithms import pspo
-from pspo.algorithms.pspo import Learned, Sampled, State
+from pspo.algorithms.pspo import Learned, State
+from pspo.algorithms.pspo_improvement import Sampled, alpha_at, improve
 
 CONFIG = made_config(beta=2.0, critic_rate=0.01, target_rate=0.25, centre_rate=0.125, trust_rate=0.05)
 PARTS, LOG = made_parts(log_prior=(0.0, 1.0, -0.5)), made_log()
@@ -204,7 +205,7 @@ def test_without_the_reference_term_mu_has_no_part() -> None:
     trust = 0.7
 
     def improved(log_mu, log_policy):
-        drawn = Sampled(None, *(jnp.asarray(a) for a in (log_mu, log_policy, log_centre, q)))
+        drawn = Sampled(None, *(jnp.asarray(a) for a in (log_mu, log_policy, log_centre, q)), kl_mu=None)
         soft, log_weight = pspo.improve(config, drawn, jnp.float32(trust))
         return np.asarray(soft), np.exp(log_weight)
 
@@ -323,8 +324,9 @@ def test_the_policy_starts_as_mu_and_ages_are_spread() -> None:
     assert float(np.exp(state.log_trust)) == pytest.approx(CONFIG.trust, rel=1e-5)
 
 
-def test_learning_rates_are_constant_for_one_half_and_fall_to_their_fraction() -> None:
-    config = made_config(steps=10, critic_rate=0.1, policy_rate=0.01, final_rate=0.2)
+@pytest.mark.parametrize("wait", [0, 3])
+def test_learning_rates_are_constant_for_one_half_and_fall_to_their_fraction(wait) -> None:
+    config = made_config(steps=10, critic_rate=0.1, policy_rate=0.01, final_rate=0.2, policy_wait=wait)
     optimiser, ones = pspo.optimiser(config), Learned(jnp.ones(1), jnp.ones(1), jnp.ones(1))
 
     @jax.jit
@@ -339,4 +341,28 @@ def test_learning_rates_are_constant_for_one_half_and_fall_to_their_fraction() -
     share = np.array([1.0] * 5 + [0.2 + 0.8 * 0.5 * (1 + np.cos(np.pi * min(k, 5) / 5)) for k in range(7)])
     np.testing.assert_allclose(-steps.critic[:, 0], 0.1 * share, rtol=1e-3)
     np.testing.assert_allclose(-steps.value[:, 0], 0.1 * share, rtol=1e-3)
-    np.testing.assert_allclose(-steps.policy[:, 0], 0.01 * share, rtol=1e-3)
+    np.testing.assert_allclose(-steps.policy[:, 0], 0.01 * share * (np.arange(12) >= wait), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("kl_per_column", "times"), [(0.2, 1.0), (0.5, 1.0), (0.75, np.exp(2.0)), (50.0, np.exp(12.0))]
+)
+def test_alpha_rises_only_at_states_beyond_the_limit(kl_per_column, times) -> None:
+    drawn = Sampled(jnp.zeros((6, 2, 3)), *[jnp.zeros((6, 2))] * 4, kl_mu=jnp.array([0.0, 3.0 * kl_per_column]))
+    config = made_config(alpha=0.3, kl_limit=0.5)
+    np.testing.assert_allclose(alpha_at(config, drawn), [0.3, 0.3 * times], rtol=1e-5)
+    assert alpha_at(made_config(alpha=0.3), drawn) == 0.3
+
+
+def test_beyond_the_limit_the_improved_policy_goes_back_to_mu() -> None:
+    rng = np.random.default_rng(0)
+    log_mu, log_policy, log_centre, q = (jnp.asarray(a) for a in rng.normal(size=(4, 6, 2)))
+    drawn = Sampled(jnp.zeros((6, 2, 1)), log_mu, log_policy, log_centre, q, kl_mu=jnp.array([0.0, 9.0]))
+    config = made_config(alpha=0.3, kl_limit=1.0)
+    _, limited = improve(config, drawn, jnp.float32(0.1))
+    _, free = improve(made_config(alpha=0.3), drawn, jnp.float32(0.1))
+    np.testing.assert_allclose(limited[:, 0], free[:, 0], rtol=1e-5)
+    proposal = 0.5 * (np.exp(log_mu) + np.exp(log_policy))
+    only_mu = np.exp(log_mu) / proposal
+    np.testing.assert_allclose(np.exp(limited[:, 1]), (only_mu / only_mu.sum(axis=0))[:, 1], rtol=1e-3)
+    assert np.abs(free[:, 1] - limited[:, 1]).max() > 0.1

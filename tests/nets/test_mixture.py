@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pspo.nets.mixture_bounds import LOG_STD_MAX, LOG_STD_MIN, MEAN_MAX
-from pspo.nets.policies import Mixture, MixturePolicy, mixture_policy
+from pspo.nets.policies import Mixture, MixturePolicy, kl_bound, mixture_policy
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -155,3 +155,26 @@ def test_a_fresh_policy_covers_the_action_range() -> None:
 def test_a_policy_is_a_tree_of_its_weights_only() -> None:
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(POLICY))
     assert isinstance(jax.tree.map(lambda leaf: leaf, POLICY), MixturePolicy)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds)
+def test_the_bound_of_the_divergence_is_exact_for_gaussians_and_above_it_for_mixtures(seed) -> None:
+    p, q = (some_mixture(seed + i, batch=1, components=1, dim=1) for i in range(2))
+    (_, mean_p, std_p), (_, mean_q, std_q) = as_numpy(p), as_numpy(q)
+    grid = np.linspace(-12.0, 12.0, 20_001)
+
+    def divergence(p_density, q_density):
+        return np.trapezoid(p_density * np.log(p_density / q_density), grid)
+
+    exact = divergence(
+        *(scipy.stats.norm.pdf(grid, m.item(), s.item()) + 1e-300 for m, s in ((mean_p, std_p), (mean_q, std_q)))
+    )
+    assert float(kl_bound(p, q)[0]) == pytest.approx(exact, rel=1e-3, abs=1e-4)
+    p, q = (some_mixture(seed + i, batch=1, components=3, dim=1) for i in range(2))
+    densities = [
+        np.exp(np.asarray(mixture.log_prob(jnp.asarray(grid, jnp.float32)[:, None]), np.float64)) + 1e-300
+        for mixture in (p, q)
+    ]
+    assert float(kl_bound(p, q)[0]) >= divergence(*densities) - 1e-3
+    assert float(kl_bound(p, p)[0]) == pytest.approx(0.0, abs=1e-5)

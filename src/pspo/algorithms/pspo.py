@@ -28,7 +28,8 @@ import optax
 from jax import Array
 
 from pspo.algorithms.pspo_config import Config
-from pspo.data.batches import Log, Rows, pick_rows, sample_rows
+from pspo.algorithms.pspo_improvement import Policies, alpha_at, improve, policy_loss, q_values, sample_actions
+from pspo.data.batches import Log, Rows, pick_rows, returns_known, sample_rows
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser, fit_normaliser, squash
 from pspo.display import Progress
@@ -41,7 +42,6 @@ from pspo.envs.task import get_task
 from pspo.nets.mlp import MLP, apply_stack, mlp, mlp_stack, moving_average
 from pspo.nets.policies import MixturePolicy
 from pspo.reference import load_or_fit_reference
-from pspo.values import balance_heuristic, improvement_log_weights, soft_value
 
 TRUST_RANGE = (math.log(1e-5), math.log(1e3))
 REWARD_RANGE = (0.001, 0.999)  # quantiles: one freak reward should not widen the range of all values
@@ -116,7 +116,9 @@ def make_limits(config: Config, dataset: Dataset, norm: Normaliser) -> Limits:
     """Ours, not the paper's: where the log ends, and what its rewards can add up to."""
     limits = Limits()
     if config.box == "end":
-        worst = float(dataset.returns_to_go(config.gamma).min() / norm.reward_scale)
+        # Rows before a time-out look poor only because the log stops there.
+        to_go, known = dataset.returns_to_go(config.gamma), returns_known(dataset, config.gamma)
+        worst = float(to_go[known if known.any() else slice(None)].min() / norm.reward_scale)
         limits = limits._replace(box_margin=config.box_margin, left_value=worst)
     if config.clip_targets and config.gamma < 1.0:
         low, high = np.quantile(dataset.reward, REWARD_RANGE) / norm.reward_scale / (1.0 - config.gamma)
@@ -127,13 +129,14 @@ def make_limits(config: Config, dataset: Dataset, norm: Normaliser) -> Limits:
 def optimiser(config: Config) -> optax.GradientTransformation:
     half = config.steps // 2
 
-    def schedule(rate: float) -> optax.Schedule:
+    def schedule(rate: float, wait: int) -> optax.Schedule:
         decay = optax.cosine_decay_schedule(rate, max(config.steps - half, 1), config.final_rate)
-        return optax.join_schedules([optax.constant_schedule(rate), decay], [half])
+        parts = [optax.constant_schedule(0.0), optax.constant_schedule(rate), decay]
+        return optax.join_schedules(parts, [wait, max(wait, half)])
 
-    critic = optax.adam(schedule(config.critic_rate))
+    rates = {"policy": (config.policy_rate, config.policy_wait), "critic": (config.critic_rate, 0)}
     return optax.partition(
-        {"policy": optax.adam(schedule(config.policy_rate)), "critic": critic},
+        {name: optax.adam(schedule(*rate)) for name, rate in rates.items()},
         Learned(policy="policy", critic="critic", value="critic"),  # pyright: ignore[reportArgumentType]
     )
 
@@ -209,15 +212,6 @@ def draw(config: Config, log: Log, key: Array) -> Batch:
     return Batch(real, sample_rows(log, k_restart, config.synthetic_batch, config.discounted_rows).obs)
 
 
-def q_values(config: Config, critic: MLP, features: Array, unit_action: Array) -> Array:
-    """What the critics say together; features (batch, f), actions (..., batch, d) -> (..., batch)."""
-    features = jnp.broadcast_to(features, (*unit_action.shape[:-1], features.shape[-1]))
-    x = jnp.concatenate([features, unit_action], axis=-1)
-    flat = apply_stack(critic, x.reshape(-1, x.shape[-1]))
-    together = flat.min(0) if config.critic_value == "min" else flat.mean(0)
-    return together.reshape(unit_action.shape[:-1])
-
-
 def posterior(
     config: Config, parts: Parts, context: Context, state: State, obs: Array, action: Array, key: Array
 ) -> Weighed:
@@ -266,41 +260,6 @@ def visit(state: State, key: Array) -> tuple[Array, Array]:
     return visited, visited[jax.random.randint(key, (count,), 0, written)]
 
 
-class Sampled(NamedTuple):
-    """Actions of mu (first half) and of the policy (second half) at each state, with all their densities."""
-
-    x: Array  # (2 n, batch, d)
-    log_mu: Array
-    log_policy: Array
-    log_centre: Array
-    q: Array
-
-    @property
-    def log_proposal(self) -> Array:
-        return balance_heuristic(self.log_mu, self.log_policy)
-
-
-def sample_actions(config: Config, parts: Parts, state: State, features: Array, key: Array) -> Sampled:
-    k_mu, k_policy = jax.random.split(key)
-    mu, policy, centre = parts.arrays.reference(features), state.learned.policy(features), state.centre(features)
-    n = config.action_samples
-    x = jnp.concatenate([mu.sample(k_mu, n), policy.sample(k_policy, n)])
-    q = q_values(config, state.target_critic, features, squash(x))
-    return Sampled(x, mu.log_prob(x), policy.log_prob(x), centre.log_prob(x), q)
-
-
-def improve(config: Config, drawn: Sampled, trust: Array) -> tuple[Array, Array]:
-    """Soft values (Eq. opt:eq2) and the weights of the improved policy (Eq. opt:eq3) on the drawn actions."""
-    alpha = config.alpha if config.reference_term else 0.0
-    if config.reference_term and config.value_of == "optimum":
-        soft = soft_value(drawn.q, drawn.log_mu, drawn.log_proposal, alpha)
-    else:
-        # E_pi[Q] - alpha KL(pi||mu): what Eq. opt:eq2 is at its optimum; without mu, Eq. model:operator.
-        cost = alpha * (drawn.log_policy - drawn.log_mu) if config.reference_term else 0.0
-        soft = (drawn.q - cost)[config.action_samples :].mean(0)
-    return soft, improvement_log_weights(drawn.q, drawn.log_mu, drawn.log_centre, drawn.log_proposal, alpha, trust)
-
-
 def critic_loss(critic: MLP, features: Array, action: Array, target: Array) -> Array:
     """Squared error to the backups of Eq. opt:eq2, averaged over rows and critics."""
     q = apply_stack(critic, jnp.concatenate([features, action], axis=-1))[..., 0]
@@ -310,11 +269,6 @@ def critic_loss(critic: MLP, features: Array, action: Array, target: Array) -> A
 def value_loss(value: MLP, features: Array, target: Array) -> Array:
     """Regression of the soft value alpha log E_mu exp(Q/alpha)."""
     return jnp.square(value(features)[..., 0] - target).mean()
-
-
-def policy_loss(policy: MixturePolicy, features: Array, x: Array, log_weight: Array) -> Array:
-    """Projection of the closed form of Eq. opt:eq3 onto the policy: weighted likelihood."""
-    return -(jnp.exp(log_weight) * policy(features).log_prob(x)).sum(0).mean()
 
 
 def update(
@@ -342,7 +296,8 @@ def update(
     action = jnp.concatenate([real.action, imagined])
     target = jnp.concatenate([real_target, weighed.target])
 
-    drawn = sample_actions(config, parts, state, features, k_actions)
+    nets = Policies(parts.arrays.reference, learned.policy, state.centre)
+    drawn = sample_actions(config, nets, state.target_critic, features, k_actions)
     trust = jnp.exp(state.log_trust)
     soft, log_weight = improve(config, drawn, trust)
 
@@ -359,7 +314,7 @@ def update(
     own = slice(config.action_samples, None)  # the policy's own samples estimate its divergences
     kl_mu = (drawn.log_policy - drawn.log_mu)[own].mean()
     kl_centre = (drawn.log_policy - drawn.log_centre)[own].mean()
-    push = jnp.clip(kl_centre / config.epsilon - 1.0, -1.0, 1.0)
+    push = jnp.clip(kl_centre / config.epsilon - 1.0, -1.0, 1.0) * (state.step >= config.policy_wait)
     spread = jnp.maximum(weighed.f.std(axis=0).mean(), 1e-12)
     state = State(
         learned=moved,
@@ -380,8 +335,9 @@ def update(
         "f_mean": weighed.f.mean(),
         "f_spread": state.f_spread,
         "kl_mu": kl_mu,
+        "kl_mu_max": drawn.kl_mu.max(),
         "kl_centre": kl_centre,
-        "alpha": jnp.float32(config.alpha if config.reference_term else 0.0),
+        "alpha": jnp.float32(jnp.mean(alpha_at(config, drawn)) if config.reference_term else 0.0),
         "lambda": trust,
         "critic_loss": loss_critic,
         "value_loss": loss_value,

@@ -17,6 +17,8 @@ class Config:
     """Discount factor."""
     alpha: Annotated[float, Bounds(1e-6, 1e6)] = 0.01
     """Strength of the pull towards the reference policy mu (Eq. opt:eq1)."""
+    kl_limit: Annotated[float, Bounds(0.0, 1e6)] = 0.0
+    """KL(pi||mu) of one state, in nats per action column, beyond which alpha rises there; 0: one alpha for all."""
     beta: Annotated[float, Bounds(0.0, 1e12)] = 1.0
     """Likelihood coefficient of the posterior (Eq. model:eq1); 0 is the uniform posterior."""
     epsilon: Annotated[float, Bounds(1e-6, 1e6)] = 0.02
@@ -79,6 +81,8 @@ class Config:
     """Learning rate of critics and value network."""
     policy_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
     """Learning rate of the policy."""
+    policy_wait: Annotated[int, Bounds(0, 1_000_000_000)] = 0
+    """Iterations before the policy begins to move, so that the critics know first what mu's actions are worth."""
     final_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.05
     """Learning rates fall over the second half to this fraction."""
     target_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.02

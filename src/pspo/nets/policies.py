@@ -48,6 +48,17 @@ class Mixture(NamedTuple):
         return jnp.take_along_axis(self.mean, k, axis=-2)[..., 0, :]
 
 
+def kl_bound(p: Mixture, q: Mixture) -> Array:
+    """An upper bound of KL(p||q) that pairs the components in order; exact where each has one.
+
+    By convexity, KL of two mixtures is at most sum_k w_k (log w_k/v_k + KL of their k-th Gaussians).
+    """
+    ratio = jnp.exp(p.log_std - q.log_std)
+    shift = (p.mean - q.mean) * jnp.exp(-q.log_std)
+    each = (0.5 * (jnp.square(ratio) + jnp.square(shift) - 1.0) - jnp.log(ratio)).sum(-1)
+    return (jnp.exp(p.log_weight) * (p.log_weight - q.log_weight + each)).sum(-1)
+
+
 class MixturePolicy(eqx.Module):
     net: MLP
     components: int = eqx.field(static=True)
