@@ -18,7 +18,7 @@ from jax import Array
 from benchmarks.cases import Case
 from benchmarks.timing import Work
 from pspo.algorithms import pspo
-from pspo.algorithms.pspo_improvement import Sampled
+from pspo.algorithms.pspo_improvement import Sampled, improve, policy_loss
 from pspo.data.normalise import squash
 from pspo.dynamics.ensemble import Prediction, draw_next, model_inputs
 from pspo.dynamics.rollout import antithetic_noise
@@ -114,7 +114,7 @@ def _weights(
     case: Case, mu: Mixture, policy: Mixture, centre: Mixture, x: Array, q: Array, log_trust: Array
 ) -> tuple[Array, Array]:
     drawn = Sampled(x, mu.log_prob(x), policy.log_prob(x), centre.log_prob(x), q, kl_bound(policy, mu))
-    return pspo.improve(case.config, drawn, jnp.exp(log_trust))
+    return improve(case.config, drawn, jnp.exp(log_trust))
 
 
 def _gradients(
@@ -123,7 +123,7 @@ def _gradients(
     def loss(learned: pspo.Learned) -> Array:
         critic = pspo.critic_loss(learned.critic, features, action, target)
         value = pspo.value_loss(learned.value, features, target)
-        return critic + value + pspo.policy_loss(learned.policy, features, x, log_weight)
+        return critic + value + policy_loss(learned.policy, features, x, log_weight)
 
     return jax.grad(loss)(learned)
 

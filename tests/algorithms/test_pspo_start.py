@@ -95,11 +95,11 @@ def test_the_policys_own_value_is_its_mean_less_its_divergence():
     drawn = pspo_improvement.Sampled(
         rng.normal(size=(2 * n, batch, 1)),
         *(jnp.asarray(rng.normal(size=(2 * n, batch))) for _ in range(4)),
-        kl_mu=jnp.zeros(batch),
+        kl_states=jnp.zeros(batch),
     )
-    soft, weight = pspo.improve(config, drawn, jnp.float32(0.2))
+    soft, weight = pspo_improvement.improve(config, drawn, jnp.float32(0.2))
     own = [i for i in range(2 * n) if i >= n]
     expected = np.mean([drawn.q[i] - 0.7 * (drawn.log_policy[i] - drawn.log_mu[i]) for i in own], axis=0)
     np.testing.assert_allclose(soft, expected, rtol=1e-5)
-    _, as_before = pspo.improve(made_config(action_samples=n, alpha=0.7), drawn, jnp.float32(0.2))
+    _, as_before = pspo_improvement.improve(made_config(action_samples=n, alpha=0.7), drawn, jnp.float32(0.2))
     np.testing.assert_allclose(weight, as_before)  # only the evaluation differs

@@ -10,9 +10,12 @@ Where the paper leaves a choice, ours is:
   backups is belief, not luck.
 - The sampled backup over T ~ P(T|E) is replaced by its exact expectation over the active set.
 - The improvement step is projected onto the policy by weighted likelihood of sampled actions, the
-  weights being the closed form of Eq. opt:eq3; lambda follows the measured KL(pi||pi') to epsilon.
+  weights being the closed form of Eq. opt:eq3, or follows its objective along a reparameterised gradient
+  (`improvement`); lambda follows the measured KL(pi||pi') to epsilon.
 - beta acts on F divided by F's own running spread between models (`f_unit`), so that one unit of beta is
   one nat between typical members on every task.
+What goes beyond the paper (`critic_value`, `box`, `clip_targets`, `kl_limit`, `visited`, `discounted_rows`, ...) is off
+unless a preset names it.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ import optax
 from jax import Array
 
 from pspo.algorithms.pspo_config import Config
-from pspo.algorithms.pspo_improvement import Policies, alpha_at, improve, policy_loss, q_values, sample_actions
+from pspo.algorithms.pspo_improvement import Policies, alpha_at, improvement, q_values
 from pspo.data.batches import Log, Rows, pick_rows, returns_known, sample_rows
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser, fit_normaliser, squash
@@ -297,24 +300,20 @@ def update(
     target = jnp.concatenate([real_target, weighed.target])
 
     nets = Policies(parts.arrays.reference, learned.policy, state.centre)
-    drawn = sample_actions(config, nets, state.target_critic, features, k_actions)
     trust = jnp.exp(state.log_trust)
-    soft, log_weight = improve(config, drawn, trust)
+    improved = improvement(config, nets, state.target_critic, features, trust, k_actions)
 
-    def loss(learned: Learned):
-        critic = critic_loss(learned.critic, features, action, target)
-        value = value_loss(learned.value, features, soft)
-        policy = policy_loss(learned.policy, features, drawn.x, log_weight)
-        return critic + value + policy, (critic, value, policy)
+    def loss(nets: tuple[MLP, MLP]) -> tuple[Array, tuple[Array, Array]]:
+        critic = critic_loss(nets[0], features, action, target)
+        value = value_loss(nets[1], features, improved.soft)
+        return critic + value, (critic, value)
 
-    grads, (loss_critic, loss_value, loss_policy) = jax.grad(loss, has_aux=True)(learned)
+    grads, (loss_critic, loss_value) = jax.grad(loss, has_aux=True)((learned.critic, learned.value))
+    grads = Learned(improved.grads, *grads)
     updates, opt = optimiser(config).update(grads, state.opt, learned)  # pyright: ignore[reportArgumentType]
     moved: Learned = optax.apply_updates(learned, updates)  # pyright: ignore[reportAssignmentType, reportArgumentType]
 
-    own = slice(config.action_samples, None)  # the policy's own samples estimate its divergences
-    kl_mu = (drawn.log_policy - drawn.log_mu)[own].mean()
-    kl_centre = (drawn.log_policy - drawn.log_centre)[own].mean()
-    push = jnp.clip(kl_centre / config.epsilon - 1.0, -1.0, 1.0) * (state.step >= config.policy_wait)
+    push = jnp.clip(improved.kl_centre / config.epsilon - 1.0, -1.0, 1.0) * (state.step >= config.policy_wait)
     spread = jnp.maximum(weighed.f.std(axis=0).mean(), 1e-12)
     state = State(
         learned=moved,
@@ -334,17 +333,17 @@ def update(
         "effective_models": jnp.exp(bits).mean(),
         "f_mean": weighed.f.mean(),
         "f_spread": state.f_spread,
-        "kl_mu": kl_mu,
-        "kl_mu_max": drawn.kl_mu.max(),
-        "kl_centre": kl_centre,
-        "alpha": jnp.float32(jnp.mean(alpha_at(config, drawn)) if config.reference_term else 0.0),
+        "kl_mu": improved.kl_mu,
+        "kl_mu_max": improved.kl_states.max(),
+        "kl_centre": improved.kl_centre,
+        "alpha": alpha_at(config, improved.kl_states, action.shape[-1]).mean(),
         "lambda": trust,
         "critic_loss": loss_critic,
         "value_loss": loss_value,
-        "policy_loss": loss_policy,
-        "q_min": drawn.q.min(),
-        "q_mean": drawn.q.mean(),
-        "q_max": drawn.q.max(),
+        "policy_loss": improved.loss,
+        "q_min": improved.q.min(),
+        "q_mean": improved.q.mean(),
+        "q_max": improved.q.max(),
     }
 
 
