@@ -21,6 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.restore import restore
+
 RESULT = Path(__file__).parent / "results" / "corruption.json"
 ROWS, FIFTHS = 20_000, 5
 
@@ -50,32 +52,10 @@ def table(mean: dict[str, list[float]]) -> str:
 
 def look(runs: Path, seed: str) -> dict[str, np.ndarray]:
     os.environ["PSPO_CACHE"] = str(runs / "corrupted-cache")
-    config, parts, state, log = restore(runs / "corrupted" / seed)
-    clean_state = restore(runs / "pspo" / seed, critic_only=True)[2]
+    config, parts, state, log, _ = restore(runs / "corrupted" / seed)
+    # The critic's shape does not depend on the pool, which is not in this cache.
+    clean_state = restore(runs / "pspo" / seed, same_pool=False).state
     return measure(config, parts, state, clean_state, log)
-
-
-def restore(run_path: Path, critic_only: bool = False) -> tuple[Any, Any, Any, Any]:
-    """Configuration, parts, final state and rows of a run; the critic's shape does not depend on the pool."""
-    from pspo import checkpoint
-    from pspo.algorithms import pspo
-    from pspo.config import build
-    from pspo.data import load_dataset
-    from pspo.data.batches import device_log
-    from pspo.display import silent
-    from pspo.runs import open_run
-
-    run = open_run(run_path)
-    facts = run.read("config")
-    config, data = build(pspo.Config, facts["settings"]), load_dataset(facts["dataset"])
-    parts, models = pspo.prepare(config, data, facts["seed"], silent)
-    if not critic_only and models["pool"]["digest"] != run.read("manifest")["models"]["pool"]:
-        raise SystemExit(f"the cache does not hold the pool of {run_path}: keep `corrupted-cache` beside it.")
-    log = device_log(data, parts.norm, config.gamma)
-    fresh = pspo.init(config, parts, log, jax.random.PRNGKey(0))
-    found = checkpoint.load_newest(run.checkpoints, fresh, print)
-    assert found is not None, f"{run_path} has no checkpoint"
-    return config, parts, found[1], log
 
 
 def measure(config: Any, parts: Any, state: Any, clean_state: Any, log: Any) -> dict[str, np.ndarray]:

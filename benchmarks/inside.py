@@ -1,0 +1,153 @@
+"""What a run on a MuJoCo task believes, beside the truth: `python -m benchmarks.inside RUN`.
+
+- returns of the final policy by its mode and with its noise, in the simulator and in its models
+- episodes of mu in the models, beside the log that mu was fitted to
+- the critic along imagined episodes, beside what the models then gave, by steps left until the end
+- how far the policy stands from mu: at first states, at logged ones, on its own path
+- how wrong the models are on the policy's own path, beside what they say themselves
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from benchmarks.restore import Restored, restore
+from pspo.algorithms import pspo
+from pspo.algorithms.pspo_diagnostics import whole_pool
+from pspo.data.normalise import squash
+from pspo.dynamics.ensemble import model_inputs
+from pspo.dynamics.rollout import Chains, advance, draw_members
+from pspo.envs.mujoco import HORIZON, play
+from pspo.nets.policies import MixturePolicy, kl_bound
+
+EPISODES, IMAGINED = 10, 100
+STEPS_LEFT = ((1, 25), (25, 50), (50, 100), (100, 200), (200, 400), (400, HORIZON))
+QUANTILES = (0.05, 0.5, 0.95)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    for line in look(restore(parser.parse_args().run)):
+        print(line, flush=True)
+
+
+def look(run: Restored) -> Iterator[str]:
+    policy, mu = run.state.learned.policy, run.parts.arrays.reference
+    path = None
+    for name, noisy in (("by its mode", False), ("with its noise", True)):
+        true, dreamt = simulate(run, policy, noisy), imagine(run, policy, noisy)
+        lengths, returns = [e.length for e in true], [e.total for e in true]
+        yield f"policy {name}: true {_episodes(returns, lengths)}, imagined {_episodes(dreamt.returns, dreamt.lengths)}"
+        path = path or true
+    dreamt = imagine(run, mu, noisy=True)
+    logged = _episodes(run.data.episode_returns(), run.data.episode_lengths())
+    yield f"mu with its noise: imagined {_episodes(dreamt.returns, dreamt.lengths)}, in the log {logged}"
+    yield from _critic(run, imagine(run, policy, noisy=True))
+    assert path is not None
+    own = np.concatenate([e.obs[:-1] for e in path])
+    places = {"first states": run.data.obs[run.data.episode_starts], "the log": run.data.obs[::50], "its own path": own}
+    for name, obs in places.items():
+        features = run.parts.norm.encode(jnp.asarray(obs))
+        low, middle, high = np.quantile(kl_bound(policy(features), mu(features)), QUANTILES)
+        yield f"KL(policy, mu) at {name}: {middle:.2f} nats, nine tenths from {low:.2f} to {high:.2f}"
+    yield from _models(run, path)
+
+
+def _episodes(returns: Any, lengths: Any) -> str:
+    return f"{np.mean(returns):.0f} in {np.mean(lengths):.0f} steps"
+
+
+def simulate(run: Restored, policy: MixturePolicy, noisy: bool) -> list[Any]:
+    act = jax.jit(lambda obs, key: _act(run, policy, obs, key if noisy else None))
+    keys = iter(jax.random.split(jax.random.PRNGKey(0), HORIZON * EPISODES))
+
+    def batch(obs: np.ndarray, _: Any) -> np.ndarray:
+        return np.asarray(run.parts.norm.from_unit(act(obs, next(keys))))
+
+    assert run.data.task, "this run knows no task"
+    return list(play(run.data.task, batch, [(i, i) for i in range(EPISODES)], EPISODES, record=True))
+
+
+def _act(run: Restored, policy: MixturePolicy, obs: Array, key: Array | None) -> Array:
+    mixture = policy(run.parts.norm.encode(obs))
+    return squash(mixture.mode() if key is None else mixture.sample(key, 1)[0])
+
+
+class Imagined(NamedTuple):
+    returns: np.ndarray  # (episodes,), in the log's units
+    lengths: np.ndarray
+    to_go: np.ndarray  # (steps, episodes): discounted, normalised
+    q: np.ndarray
+    alive: np.ndarray
+
+
+def imagine(run: Restored, policy: MixturePolicy, noisy: bool) -> Imagined:
+    """Episodes in the whole pool under the posterior, from the log's first states."""
+    config, parts, state = run.config, run.parts, run.state
+    starts = jnp.asarray(run.data.obs[run.data.episode_starts[:IMAGINED]])
+    count = starts.shape[0]
+    row = jnp.arange(count)
+
+    def step(carry: tuple[Chains, Array], key: Array) -> Any:
+        chains, alive = carry
+        k_act, k_weigh, k_member = jax.random.split(key, 3)
+        action = _act(run, policy, chains.obs, k_act if noisy else None)
+        weighed = pspo.posterior(config, parts, whole_pool(parts), state, chains.obs, action, k_weigh)
+        member = draw_members(chains, weighed, k_member, hold=config.redraw == "episode")
+        q = pspo.q_values(config, state.target_critic, parts.norm.encode(chains.obs), action)
+        gained = jnp.where(alive, weighed.reward[member, row], 0.0)
+        after = advance(chains, weighed, member, chains.obs, HORIZON + 1)
+        return (after, alive & ~weighed.done[0, member, row]), (gained, q, alive)
+
+    chains = Chains(starts, jnp.zeros(count, jnp.int32), jnp.zeros(count, jnp.int32))
+    play_on: Callable[..., Any] = jax.jit(lambda carry, keys: jax.lax.scan(step, carry, keys)[1])
+    found = play_on((chains, jnp.ones(count, bool)), jax.random.split(jax.random.PRNGKey(1), HORIZON))
+    gained, q, alive = (np.asarray(part) for part in found)
+    to_go, ahead = np.zeros(gained.shape), np.zeros(count)
+    for t in reversed(range(HORIZON)):
+        to_go[t] = ahead = gained[t] + config.gamma * ahead
+    return Imagined(gained.sum(0) * float(parts.norm.reward_scale), alive.sum(0), to_go, q, alive)
+
+
+def _critic(run: Restored, found: Imagined) -> Iterator[str]:
+    """Only episodes that ended by themselves: of the others nobody knows what was left."""
+    left = found.lengths - np.arange(HORIZON)[:, None]
+    for low, high in STEPS_LEFT:
+        rows = found.alive & (left >= low) & (left < high) & (found.lengths < HORIZON)
+        if rows.sum() > 1:
+            q, truth = found.q[rows], found.to_go[rows]
+            together = np.corrcoef(q, truth)[0, 1]
+            yield f"{low} to {high} steps left: critic {q.mean():.3f}, models {truth.mean():.3f}, r {together:.2f}"
+
+
+def _models(run: Restored, path: list[Any]) -> Iterator[str]:
+    """Root mean squares over columns, in standard deviations of the log."""
+    norm, ages = run.parts.norm, np.concatenate([np.arange(e.length) for e in path])
+    obs, action = np.concatenate([e.obs[:-1] for e in path]), np.concatenate([e.action for e in path])
+    after = np.concatenate([e.obs[1:] for e in path])
+    said = run.parts.arrays.pool.predict(model_inputs(norm, jnp.asarray(obs), norm.unit_action(jnp.asarray(action))))
+    mean, std = np.asarray(said.mean)[..., :-1] / norm.obs_std, np.asarray(said.std)[..., :-1] / norm.obs_std
+
+    def size(what: np.ndarray) -> np.ndarray:
+        return np.sqrt(np.square(what).mean(-1))
+
+    error = size(mean.mean(0) - (after - obs) / norm.obs_std)
+    columns = {"error": error, "their spread": size(mean.std(0)), "their noise": size(std.mean(0))}
+    for low, high in ((0, 20), (20, 100), (100, HORIZON)):
+        rows = (ages >= low) & (ages < high)
+        if rows.any():
+            said_there = ", ".join(f"{name} {values[rows].mean():.4f}" for name, values in columns.items())
+            yield f"models on its own path, steps {low} to {high}: {said_there}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""`python -m benchmarks.inside`: what a run believes beside the truth, on a tiny hopper run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.restore import restore
+
+import pspo
+from benchmarks import inside
+from pspo.collecting.collect import collect
+from pspo.files import read_arrays
+
+pytest.importorskip("mujoco", reason="needs the extra pspo[mujoco]")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("inside")
+    collect("hopper-random", folder / "hopper.hdf5", 400, say=lambda _: None)
+    small = {"steps": 20, "evaluate_every": 20, "evaluate_episodes": 1, "kl_limit": 0.5, "improvement": "gradient"}
+    done = pspo.train(folder / "hopper.hdf5", preset="smoke", out=folder / "run", settings=small, episodes=1)
+    return done.path
+
+
+def test_a_restored_run_is_the_one_that_was_saved(run) -> None:
+    found = restore(run)
+    assert int(found.state.step) == 20
+    newest = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
+    assert any(np.array_equal(array, found.state.chains.obs) for array in read_arrays(newest)[0].values())
+
+
+def test_a_pool_that_is_gone_is_said(run, monkeypatch) -> None:
+    monkeypatch.setattr(pspo.runs.Run, "read", _other_pool(pspo.runs.Run.read))
+    with pytest.raises(SystemExit, match="does not hold the pool"):
+        restore(run)
+
+
+def _other_pool(read):
+    def reading(self, name):
+        found = read(self, name)
+        return found | {"models": {"pool": "another"}} if name == "manifest" else found
+
+    return reading
+
+
+def test_the_lines_hold_the_logs_own_numbers(run, monkeypatch) -> None:
+    monkeypatch.setattr(inside, "IMAGINED", 3)
+    monkeypatch.setattr(inside, "EPISODES", 2)
+    found = restore(run)
+    lines = list(inside.look(found))
+    logged = next(line for line in lines if "in the log" in line)
+    mean, length = found.data.episode_returns().mean(), found.data.episode_lengths().mean()
+    assert logged.endswith(f"in the log {mean:.0f} in {length:.0f} steps")
+    true = next(line for line in lines if line.startswith("policy by its mode"))
+    raw = float(re.search(r"true (-?\d+) in", true)[1])
+    played = inside.simulate(found, found.state.learned.policy, noisy=False)
+    assert raw == pytest.approx(np.mean([e.total for e in played]), abs=0.51)
+    assert sum("steps left: critic" in line for line in lines) >= 1
+    assert sum("KL(policy, mu) at" in line for line in lines) == 3
+    errors = [float(re.search(r"error (\d+\.\d+)", line)[1]) for line in lines if "models on its own path" in line]
+    assert errors
+    assert min(errors) > 0
