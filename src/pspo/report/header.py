@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pspo.report.contents import Contents
 from pspo.report.markup import missing, number, paragraph, percent, text, with_error
 from pspo.report.reproduce import caveat, command
@@ -10,7 +12,8 @@ from pspo.report.reproduce import caveat, command
 def headline(contents: Contents) -> str:
     """The run in a few words: also the page's title."""
     facts = contents.facts
-    return f"{str(facts.get('algo', 'unknown algorithm')).upper()} on {facts.get('dataset', 'unknown data')}"
+    data = Path(str(facts.get("dataset", "unknown data"))).name  # the whole path stands in the command
+    return f"{str(facts.get('algo', 'unknown algorithm')).upper()} on {data}"
 
 
 def header(contents: Contents) -> str:
