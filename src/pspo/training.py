@@ -275,6 +275,7 @@ def _judge(session: Session, state: Any, clock: _Clock) -> None:
     clock.tick()
     last = run.metrics()[-1]
     result = {name: facts[name] for name in ("algo", "dataset", "task", "seed", "preset")}
+    result |= {name: what for name, what in run.read("models").items() if name in ("termination", "reward")}
     result |= {"steps": config.steps, "seconds": round(clock.total(), 1), **judged, **numbers}
     result |= {name: last[name] for name in ("imagined_return", "centre_score", "posterior_entropy") if name in last}
     run.write_metrics_table()

@@ -109,7 +109,7 @@ def test_own_data_without_a_simulator(tmp_path: Path, capsys) -> None:
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert "score" not in result
     assert "imagined_return" in result
-    assert json.loads((tmp_path / "run" / "models.json").read_text())["termination"] == "learned"
+    assert (result["termination"], result["reward"]) == ("learned", "learned")
     assert main(["evaluate", str(tmp_path / "run")]) == 2
     assert "simulator" in capsys.readouterr().err
 

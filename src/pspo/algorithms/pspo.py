@@ -112,7 +112,7 @@ def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> 
     if config.prior == "likelihood":
         log_prior = likelihood_log_prior(pool.holdout_nll, config.prior_temperature)
     parts = Parts(Arrays(pool.models, log_prior, mu, ends), norm, make_limits(config, dataset, norm))
-    return parts, {"pool": pool_facts, "reference": mu_facts, **end_facts}
+    return parts, {"pool": pool_facts, "reference": mu_facts, "reward": "learned", **end_facts}
 
 
 def make_limits(config: Config, dataset: Dataset, norm: Normaliser) -> Limits:
