@@ -30,7 +30,7 @@ class Config:
     value_of: Literal["optimum", "policy"] = "optimum"
     """V(s): the soft optimum over actions of Eq. opt:eq2, or the present policy's own value with its KL cost."""
     improvement: Literal["weights", "gradient"] = "weights"
-    """Step of Eq. opt:eq3: its closed form as weights of sampled actions, or its objective along its own gradient."""
+    """Step of Eq. opt:eq3: its closed form as weights of actions, or along its gradient (V is then the policy's)."""
     prior: Literal["uniform", "likelihood"] = "uniform"
     """P(T): uniform as in the paper, or from the members' hold-out likelihood."""
     prior_temperature: Annotated[float, Bounds(1e-6, 1e6)] = 0.05
