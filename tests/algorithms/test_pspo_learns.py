@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pspo.algorithms import pspo
+from pspo.algorithms import pspo, pspo_improvement
 from pspo.algorithms.pspo import Config
 from pspo.config import build
 from pspo.data import Dataset
@@ -121,6 +121,6 @@ def test_with_uniform_improvement_weights_it_misses(prepared, monkeypatch) -> No
     def uniform(q, *_):
         return jnp.full_like(q, -np.log(q.shape[0]))
 
-    monkeypatch.setattr(pspo, "improvement_log_weights", uniform)
+    monkeypatch.setattr(pspo_improvement, "improvement_log_weights", uniform)
     actions, _ = learnt_actions(prepared)
     assert np.all(np.abs(actions - BEST) > 0.15)
