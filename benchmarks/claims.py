@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,15 @@ def claim_parser(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=Path, help="keep the run directories here")
     parser.add_argument("--table", action="store_true", help="only print what is kept, as Markdown")
     return parser
+
+
+def parse(parser: argparse.ArgumentParser, table: Callable[[Path], str]) -> argparse.Namespace:
+    """The options; with --table, prints the table of what is kept and ends there."""
+    options = parser.parse_args()
+    if options.table:
+        print(table(options.results))
+        parser.exit()
+    return options
 
 
 def require_variants(parser: argparse.ArgumentParser, wanted: Iterable[str], known: Iterable[str]) -> None:

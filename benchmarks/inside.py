@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,10 +21,9 @@ from jax import Array
 
 from benchmarks.restore import Restored, restore
 from pspo.algorithms import pspo
-from pspo.algorithms.pspo_diagnostics import whole_pool
+from pspo.algorithms.pspo_diagnostics import imagined_steps
 from pspo.data.normalise import squash
 from pspo.dynamics.ensemble import model_inputs
-from pspo.dynamics.rollout import Chains, advance, draw_members
 from pspo.envs.mujoco import HORIZON, play
 from pspo.nets.policies import MixturePolicy, kl_bound
 
@@ -42,17 +41,12 @@ def main() -> None:
 
 def look(run: Restored) -> Iterator[str]:
     policy, mu = run.state.learned.policy, run.parts.arrays.reference
-    path = None
-    for name, noisy in (("by its mode", False), ("with its noise", True)):
-        true, dreamt = simulate(run, policy, noisy), imagine(run, policy, noisy)
-        lengths, returns = [e.length for e in true], [e.total for e in true]
-        yield f"policy {name}: true {_episodes(returns, lengths)}, imagined {_episodes(dreamt.returns, dreamt.lengths)}"
-        path = path or true
-    dreamt = imagine(run, mu, noisy=True)
+    path, noisy_dream = simulate(run, policy, noisy=False), imagine(run, policy, noisy=True)
+    yield f"policy by its mode: true {_played(path)}, imagined {_dreamt(imagine(run, policy, noisy=False))}"
+    yield f"policy with its noise: true {_played(simulate(run, policy, noisy=True))}, imagined {_dreamt(noisy_dream)}"
     logged = _episodes(run.data.episode_returns(), run.data.episode_lengths())
-    yield f"mu with its noise: imagined {_episodes(dreamt.returns, dreamt.lengths)}, in the log {logged}"
-    yield from _critic(run, imagine(run, policy, noisy=True))
-    assert path is not None
+    yield f"mu with its noise: imagined {_dreamt(imagine(run, mu, noisy=True))}, in the log {logged}"
+    yield from _critic(noisy_dream)
     own = np.concatenate([e.obs[:-1] for e in path])
     places = {"first states": run.data.obs[run.data.episode_starts], "the log": run.data.obs[::50], "its own path": own}
     for name, obs in places.items():
@@ -62,23 +56,17 @@ def look(run: Restored) -> Iterator[str]:
     yield from _models(run, path)
 
 
-def _episodes(returns: Any, lengths: Any) -> str:
-    return f"{np.mean(returns):.0f} in {np.mean(lengths):.0f} steps"
-
-
 def simulate(run: Restored, policy: MixturePolicy, noisy: bool) -> list[Any]:
-    act = jax.jit(lambda obs, key: _act(run, policy, obs, key if noisy else None))
+    norm = run.parts.norm
+    act = jax.jit(lambda obs, key: norm.from_unit(_act(policy, norm.encode(obs), key if noisy else None)))
     keys = iter(jax.random.split(jax.random.PRNGKey(0), HORIZON * EPISODES))
-
-    def batch(obs: np.ndarray, _: Any) -> np.ndarray:
-        return np.asarray(run.parts.norm.from_unit(act(obs, next(keys))))
-
     assert run.data.task, "this run knows no task"
+    batch = lambda obs, _: np.asarray(act(obs, next(keys)))  # noqa: E731
     return list(play(run.data.task, batch, [(i, i) for i in range(EPISODES)], EPISODES, record=True))
 
 
-def _act(run: Restored, policy: MixturePolicy, obs: Array, key: Array | None) -> Array:
-    mixture = policy(run.parts.norm.encode(obs))
+def _act(policy: MixturePolicy, features: Array, key: Array | None) -> Array:
+    mixture = policy(features)
     return squash(mixture.mode() if key is None else mixture.sample(key, 1)[0])
 
 
@@ -94,31 +82,34 @@ def imagine(run: Restored, policy: MixturePolicy, noisy: bool) -> Imagined:
     """Episodes in the whole pool under the posterior, from the log's first states."""
     config, parts, state = run.config, run.parts, run.state
     starts = jnp.asarray(run.data.obs[run.data.episode_starts[:IMAGINED]])
-    count = starts.shape[0]
-    row = jnp.arange(count)
 
-    def step(carry: tuple[Chains, Array], key: Array) -> Any:
-        chains, alive = carry
-        k_act, k_weigh, k_member = jax.random.split(key, 3)
-        action = _act(run, policy, chains.obs, k_act if noisy else None)
-        weighed = pspo.posterior(config, parts, whole_pool(parts), state, chains.obs, action, k_weigh)
-        member = draw_members(chains, weighed, k_member, hold=config.redraw == "episode")
-        q = pspo.q_values(config, state.target_critic, parts.norm.encode(chains.obs), action)
-        gained = jnp.where(alive, weighed.reward[member, row], 0.0)
-        after = advance(chains, weighed, member, chains.obs, HORIZON + 1)
-        return (after, alive & ~weighed.done[0, member, row]), (gained, q, alive)
+    @jax.jit
+    def episodes(key: Array) -> tuple[Array, ...]:
+        act = lambda obs, k: _act(policy, parts.norm.encode(obs), k if noisy else None)  # noqa: E731
+        steps = imagined_steps(config, parts, state, act, starts, HORIZON, key)
+        judge = lambda step: pspo.q_values(config, state.target_critic, parts.norm.encode(step.obs), step.action)  # noqa: E731
+        return steps.gained, jax.lax.map(judge, steps), steps.alive
 
-    chains = Chains(starts, jnp.zeros(count, jnp.int32), jnp.zeros(count, jnp.int32))
-    play_on: Callable[..., Any] = jax.jit(lambda carry, keys: jax.lax.scan(step, carry, keys)[1])
-    found = play_on((chains, jnp.ones(count, bool)), jax.random.split(jax.random.PRNGKey(1), HORIZON))
-    gained, q, alive = (np.asarray(part) for part in found)
-    to_go, ahead = np.zeros(gained.shape), np.zeros(count)
+    gained, q, alive = (np.asarray(part) for part in episodes(jax.random.PRNGKey(1)))
+    to_go, ahead = np.zeros(gained.shape), np.zeros(len(starts))
     for t in reversed(range(HORIZON)):
         to_go[t] = ahead = gained[t] + config.gamma * ahead
     return Imagined(gained.sum(0) * float(parts.norm.reward_scale), alive.sum(0), to_go, q, alive)
 
 
-def _critic(run: Restored, found: Imagined) -> Iterator[str]:
+def _played(episodes: list[Any]) -> str:
+    return _episodes([e.total for e in episodes], [e.length for e in episodes])
+
+
+def _dreamt(found: Imagined) -> str:
+    return _episodes(found.returns, found.lengths)
+
+
+def _episodes(returns: Any, lengths: Any) -> str:
+    return f"{np.mean(returns):.0f} in {np.mean(lengths):.0f} steps"
+
+
+def _critic(found: Imagined) -> Iterator[str]:
     """Only episodes that ended by themselves: of the others nobody knows what was left."""
     left = found.lengths - np.arange(HORIZON)[:, None]
     for low, high in STEPS_LEFT:

@@ -40,10 +40,7 @@ def main() -> None:
     parser.add_argument("variants", nargs="*", metavar="VARIANT", help=f"default: all of {', '.join(VARIANTS)}")
     parser.add_argument("--episodes", type=int, default=100_000)
     parser.add_argument("--preset", default="laptop")
-    options = parser.parse_args()
-    if options.table:
-        print(table(options.results))
-        return
+    options = claims.parse(parser, table)
     claims.require_variants(parser, options.variants, VARIANTS)
     runs = claims.runs_folder(options, "liquidation")
     for variant in options.variants or VARIANTS:

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import claims
+from pspo.config import preset
 
 FORMATS = ("csv", "parquet")
-SETTINGS = ["gamma=1", "alpha=0.01", "steps=10000"]  # what [laptop.liquidation] sets beside an episode's length
+SETTINGS = [f"{name}={value}" for name, value in preset("pspo", "laptop", "liquidation").items()]
 EPISODES = 100_000
 
 
@@ -28,10 +29,7 @@ def main() -> None:
     parser = claims.claim_parser(__doc__)
     parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"default: all of {', '.join(FORMATS)}")
     parser.set_defaults(seeds=2)
-    options = parser.parse_args()
-    if options.table:
-        print(table(options.results))
-        return
+    options = claims.parse(parser, table)
     claims.require_variants(parser, options.formats, FORMATS)
     folder = claims.runs_folder(options, "own-files")
     folder.mkdir(parents=True, exist_ok=True)

@@ -63,7 +63,9 @@ def test_liquidation(started, tmp_path: Path, monkeypatch, capsys) -> None:
     assert found["manifest"] == {"seed": 20}
     assert found["summary"] == SUMMARY
     monkeypatch.setattr(sys, "argv", ["liquidation", "--table", *places])
-    liquidation.main()
+    with pytest.raises(SystemExit) as stop:
+        liquidation.main()
+    assert not stop.value.code
     assert "| uniform-posterior | 90.00 ± 1.00 | 90.00 ± 1.00 | 89.00, 91.00 | 0.500 |" in capsys.readouterr().out
     assert len(started) == 1
 

@@ -50,6 +50,7 @@ def _other_pool(read):
 def test_the_lines_hold_the_logs_own_numbers(run, monkeypatch) -> None:
     monkeypatch.setattr(inside, "IMAGINED", 3)
     monkeypatch.setattr(inside, "EPISODES", 2)
+    monkeypatch.setattr(inside, "HORIZON", 100)
     found = restore(run)
     lines = list(inside.look(found))
     logged = next(line for line in lines if "in the log" in line)

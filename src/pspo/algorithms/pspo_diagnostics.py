@@ -26,25 +26,51 @@ LONGEST_EPISODE = 1000
 DOUBTED_ROWS = 2000
 
 
-def imagined_return(config: Config, parts: Parts, state: State, starts: Array, horizon: int, key: Array) -> Array:
-    """Mean undiscounted return, in the log's units, that the posterior's models promise the policy by its mode."""
-    context = whole_pool(parts)
+class Steps(NamedTuple):
+    """Imagined episodes, step by step; each (steps, episodes)."""
 
-    def step(carry, k):
+    obs: Array
+    action: Array
+    gained: Array  # normalised reward, zero after the end
+    alive: Array
+
+
+def imagined_steps(
+    config: Config,
+    parts: Parts,
+    state: State,
+    act: Callable[[Array, Array], Array],  # raw observations and a key -> unit actions
+    starts: Array,
+    horizon: int,
+    key: Array,
+) -> Steps:
+    """Episodes from `starts` in the whole pool, its members drawn from the posterior."""
+    context = whole_pool(parts)
+    count = starts.shape[0]
+    row = jnp.arange(count)
+
+    def step(carry: tuple[Chains, Array], k: Array) -> tuple[tuple[Chains, Array], Steps]:
         chains, alive = carry
         k_weigh, k_member = jax.random.split(k)
-        action = squash(state.learned.policy(parts.norm.encode(chains.obs)).mode())
+        action = act(chains.obs, jax.random.fold_in(k, 1))
         weighed = posterior(config, parts, context, state, chains.obs, action, k_weigh)
         member = draw_members(chains, weighed, k_member, hold=config.redraw == "episode")
-        row = jnp.arange(member.shape[0])
         gained = jnp.where(alive, weighed.reward[member, row], 0.0)
-        alive = alive & ~weighed.done[0, member, row]
-        return (advance(chains, weighed, member, chains.obs, horizon + 1), alive), gained
+        after = advance(chains, weighed, member, chains.obs, horizon + 1)
+        return (after, alive & ~weighed.done[0, member, row]), Steps(chains.obs, action, gained, alive)
 
-    count = starts.shape[0]
     chains = Chains(starts, jnp.zeros(count, jnp.int32), jnp.zeros(count, jnp.int32))
-    _, gained = jax.lax.scan(step, (chains, jnp.ones(count, bool)), jax.random.split(key, horizon))
-    return gained.sum(0).mean() * parts.norm.reward_scale
+    return jax.lax.scan(step, (chains, jnp.ones(count, bool)), jax.random.split(key, horizon))[1]
+
+
+def imagined_return(config: Config, parts: Parts, state: State, starts: Array, horizon: int, key: Array) -> Array:
+    """Mean undiscounted return, in the log's units, that the posterior's models promise the policy by its mode."""
+
+    def act(obs: Array, _: Array) -> Array:
+        return squash(state.learned.policy(parts.norm.encode(obs)).mode())
+
+    steps = imagined_steps(config, parts, state, act, starts, horizon, key)
+    return steps.gained.sum(0).mean() * parts.norm.reward_scale
 
 
 def whole_pool(parts: Parts) -> Context:

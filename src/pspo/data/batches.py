@@ -45,8 +45,7 @@ def device_log(dataset: Dataset, norm: Normaliser, gamma: float) -> Log:
 
 def early_rows(dataset: Dataset, gamma: float) -> np.ndarray:
     """(n,) row numbers drawn with weights gamma^t."""
-    since_start = np.arange(dataset.size) - np.repeat(dataset.episode_starts, dataset.episode_lengths())
-    weight = np.float64(gamma) ** since_start
+    weight = np.float64(gamma) ** dataset.ages()
     drawn = np.random.default_rng(0).choice(dataset.size, dataset.size, p=weight / weight.sum())
     return drawn.astype(np.int32)
 

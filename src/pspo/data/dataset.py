@@ -135,6 +135,10 @@ class Dataset:
     def episode_lengths(self) -> np.ndarray:
         return np.diff(self.episode_starts, append=self.size)
 
+    def ages(self) -> np.ndarray:
+        """(n,): steps since the row's episode began."""
+        return np.arange(self.size) - np.repeat(self.episode_starts, self.episode_lengths())
+
     def episode_returns(self) -> np.ndarray:
         """The undiscounted sum of rewards of every episode, float64."""
         return np.add.reduceat(self.reward.astype(np.float64), self.episode_starts)

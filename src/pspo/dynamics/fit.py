@@ -44,6 +44,8 @@ class ModelConfig:
     """Decoupled weight decay of AdamW."""
     beta_nll: Annotated[float, Bounds(0.0, 1.0)] = 0.5
     """Exponent of the beta-NLL loss; 0 is plain maximum likelihood."""
+    early_rows: Annotated[float, Bounds(0.0, 1.0)] = 0.0
+    """Fraction of each bootstrap drawn by 1/(1 + age in the episode): the few starts are where policies begin."""
     holdout: Annotated[float, Bounds(0.001, 0.5)] = 0.05
     """Fraction of rows that no member trains on; early stopping and the report use them."""
     evaluate_every: Annotated[int, Bounds(1, 1_000_000)] = 500
@@ -122,6 +124,16 @@ def beta_nll_loss(model: Ensemble, x: Array, target: Array, exponent: float, cou
     return likelihood + 0.01 * (model.log_std_high.sum() - model.log_std_low.sum()) / model.log_std_low.shape[-1]
 
 
+def bootstraps(dataset: Dataset, config: ModelConfig, train: np.ndarray, seed: int) -> np.ndarray:
+    """(M, n) row numbers: each member's own draw, with replacement, from the rows it may train on."""
+    odds = None
+    if config.early_rows:
+        early = 1.0 / (1.0 + dataset.ages()[train])
+        odds = config.early_rows * early / early.sum() + (1.0 - config.early_rows) / len(train)
+    drawn = np.random.default_rng([seed, 1]).choice(train, size=(config.pool, len(train)), p=odds)
+    return drawn.astype(np.int32)
+
+
 def fit(
     dataset: Dataset, norm: Normaliser, config: ModelConfig, seed: int, progress: Progress
 ) -> tuple[Ensemble, FitRecord]:
@@ -131,7 +143,7 @@ def fit(
     counts = target_counts(dataset)
     y = Targets(jnp.asarray((raw - target_mean) / target_std), None if counts is None else jnp.asarray(counts))
     train, holdout = dataset.split(config.holdout, seed)
-    boots = np.random.default_rng([seed, 1]).choice(train, size=(config.pool, len(train))).astype(np.int32)
+    boots = bootstraps(dataset, config, train, seed)
     key = jax.random.PRNGKey(seed)
     model = ensemble(key, config.pool, x.shape[1], config.width, config.depth, target_mean, target_std)
     optimiser = optax.adamw(
