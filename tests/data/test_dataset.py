@@ -110,6 +110,7 @@ def test_episodes_partition_the_rows(dataset: Dataset) -> None:
         assert not dataset.episode_end[episode][:-1].any()
     assert dataset.episode_starts.tolist() == [episode.start for episode in episodes]
     assert dataset.episode_lengths().tolist() == [episode.stop - episode.start for episode in episodes]
+    assert dataset.ages().tolist() == [age for episode in episodes for age in range(episode.stop - episode.start)]
     sums = [dataset.reward[episode].astype(np.float64).sum() for episode in episodes]
     np.testing.assert_allclose(dataset.episode_returns(), sums, rtol=1e-12, atol=1e-9)
 

@@ -17,7 +17,7 @@ from pspo.data import Dataset
 from pspo.data.normalise import Normaliser, fit_normaliser
 from pspo.dynamics import fit as fit_module
 from pspo.dynamics.ensemble import Ensemble, model_inputs
-from pspo.dynamics.fit import FitRecord, ModelConfig, fit, fit_targets
+from pspo.dynamics.fit import FitRecord, ModelConfig, bootstraps, fit, fit_targets
 from pspo.dynamics.pool import load_or_fit_pool
 from pspo.dynamics.quality import model_quality
 
@@ -44,6 +44,22 @@ def fitted():
 def predictions(data, norm, models):
     x = model_inputs(norm, jnp.asarray(data.obs), jnp.asarray(norm.unit_action(data.action)))
     return jax.jit(lambda m, x: m.predict(x))(models, x)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_bootstraps_draw_early_rows_as_often_as_asked(share: float) -> None:
+    data = linear_dataset(4000)
+    timeout = np.arange(data.size) % 20 == 19
+    data = dataclasses.replace(data, timeout=timeout, terminal=np.zeros(data.size, bool))
+    train = np.arange(data.size)[100:]
+    drawn = bootstraps(data, dataclasses.replace(CONFIG, pool=5, early_rows=share), train, 0)
+    assert drawn.shape == (5, len(train))
+    assert drawn.min() >= 100
+    assert not np.array_equal(drawn[0], drawn[1])
+    weight = 1.0 / np.arange(1, 21)
+    expected = share * weight / weight.sum() + (1 - share) / 20
+    found = np.bincount(drawn.ravel() % 20, minlength=20) / drawn.size
+    np.testing.assert_allclose(found, expected, atol=5 * np.sqrt(0.3 * 0.7 / drawn.size))
 
 
 def test_targets_are_changes_and_normalised_rewards() -> None:

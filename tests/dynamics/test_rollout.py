@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 from dynamics_cases import made_ensemble, plain_norm, predict_by_hand
 
-from pspo.dynamics.rollout import Chains, Limits, Weighed, advance, antithetic_noise, draw_members, outside, weigh
+from pspo.dynamics.rollout import (
+    Box,
+    Chains,
+    Limits,
+    Weighed,
+    advance,
+    antithetic_noise,
+    draw_members,
+    log_box,
+    outside,
+    weigh,
+)
 from pspo.dynamics.termination import Known, Never
 
 NORM = plain_norm()
@@ -178,7 +189,7 @@ def test_predictions_outside_the_datas_range_are_moved_to_its_edge() -> None:
 
 
 def test_leaving_the_box_ends_the_rollout_at_the_given_value() -> None:
-    free, ended = weighed_with(Limits(box_margin=0.25, left_value=-3.0))
+    free, ended = weighed_with(Limits(Box(np.full(2, -1.5), np.full(2, 1.5)), left_value=-3.0))
     narrow = plain_norm(reach=1.0)
     left = np.zeros(free.done.shape, bool)
     expected = np.zeros((3, BATCH))
@@ -189,7 +200,7 @@ def test_leaving_the_box_ends_the_rollout_at_the_given_value() -> None:
             ahead = []
             for k in range(4):
                 predicted = OBS[b] + mean[b, :2] + std[b, :2] * NOISE[k, 0, b]
-                left[k, m, b] = (np.abs(predicted) > 1.5).any()  # the box is two wide, a quarter of that is slack
+                left[k, m, b] = (np.abs(predicted) > 1.5).any()
                 kept = np.clip(predicted, -1, 1)
                 if rule(OBS[b], 2.0 + ACTION[b], kept):
                     ahead.append(0.0)
@@ -202,6 +213,21 @@ def test_leaving_the_box_ends_the_rollout_at_the_given_value() -> None:
     np.testing.assert_allclose(ended.backup, expected, rtol=1e-3, atol=1e-3)
 
 
+def test_the_box_is_the_logs_range_with_a_margin_and_open_at_repeated_edges() -> None:
+    obs = np.random.default_rng(0).uniform(-1.0, 1.0, (1000, 3)).astype(np.float32)
+    obs[:, 1] = np.clip(3 * obs[:, 1], -2.0, 2.5)  # a sensor that saturates
+    obs[:9, 2] = -4.0  # nine rows may still be chance
+    norm = plain_norm(reach=1.0)._replace(obs_low=obs.min(0), obs_high=obs.max(0))
+    low, high = log_box(obs, norm, 0.5)
+    width = obs.max(0) - obs.min(0)
+    np.testing.assert_allclose(low, [obs[:, 0].min() - width[0] / 2, -np.inf, -4.0 - width[2] / 2], rtol=1e-6)
+    np.testing.assert_allclose(
+        high, [obs[:, 0].max() + width[0] / 2, np.inf, obs[:, 2].max() + width[2] / 2], rtol=1e-6
+    )
+    far = np.array([[0.0, 99.0, 0.0], [99.0, 0.0, 0.0], [0.0, 0.0, -9.0]], np.float32)
+    assert np.asarray(outside(jnp.asarray(far), Box(low, high))).tolist() == [False, True, True]
+
+
 def test_backups_are_clipped_and_the_posterior_sees_the_clipped_ones() -> None:
     free, clipped = weighed_with(Limits(backup_low=-0.2, backup_high=0.3), reach=5.0)
     assert (np.asarray(free.backup) > 0.3).any()
@@ -210,6 +236,5 @@ def test_backups_are_clipped_and_the_posterior_sees_the_clipped_ones() -> None:
 
 
 def test_outside_is_two_sided_and_any_column_suffices() -> None:
-    norm = plain_norm(reach=1.0)
     rows = np.array([[0.0, 0.0], [1.19, -1.19], [1.21, 0.0], [0.0, -1.21]], np.float32)
-    assert np.asarray(outside(norm, rows, 0.1)).tolist() == [False, False, True, True]
+    assert np.asarray(outside(jnp.asarray(rows), Box(np.full(2, -1.2), np.full(2, 1.2)))).tolist() == [False, False, True, True]

@@ -39,7 +39,7 @@ from pspo.display import Progress
 from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.pool import load_or_fit_pool
 from pspo.dynamics.posterior import entropy, likelihood_log_prior
-from pspo.dynamics.rollout import Chains, Limits, Weighed, advance, antithetic_noise, draw_members, weigh
+from pspo.dynamics.rollout import Chains, Limits, Weighed, advance, antithetic_noise, draw_members, log_box, weigh
 from pspo.dynamics.termination import Termination, make_termination
 from pspo.envs.task import get_task
 from pspo.nets.mlp import MLP, apply_stack, mlp, mlp_stack, moving_average
@@ -122,7 +122,7 @@ def make_limits(config: Config, dataset: Dataset, norm: Normaliser) -> Limits:
         # Rows before a time-out look poor only because the log stops there.
         to_go, known = dataset.returns_to_go(config.gamma), returns_known(dataset, config.gamma)
         worst = float(to_go[known if known.any() else slice(None)].min() / norm.reward_scale)
-        limits = limits._replace(box_margin=config.box_margin, left_value=worst)
+        limits = limits._replace(box=log_box(dataset.obs, norm, config.box_margin), left_value=worst)
     if config.clip_targets and config.gamma < 1.0:
         low, high = np.quantile(dataset.reward, REWARD_RANGE) / norm.reward_scale / (1.0 - config.gamma)
         limits = limits._replace(backup_low=float(min(low, 0.0)), backup_high=float(max(high, 0.0)))

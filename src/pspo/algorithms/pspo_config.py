@@ -62,7 +62,7 @@ class Config:
     box: Literal["clip", "end"] = "clip"
     """Predictions outside the log's range: moved to its edge, or the end of the rollout at the log's worst value."""
     box_margin: Annotated[float, Bounds(0.0, 100.0)] = 0.1
-    """For box=end: how far outside, as a share of each column's range."""
+    """For box=end: how far outside, as a share of each column's range; an edge that the log repeats bounds itself."""
     clip_targets: bool = False
     """Keep backups within what rewards of the log's range can add up to."""
     discounted_rows: Annotated[float, Bounds(0.0, 1.0)] = 0.0

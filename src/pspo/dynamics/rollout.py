@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble, draw_next, model_inputs
 from pspo.dynamics.posterior import consistency, log_posterior
 from pspo.dynamics.termination import Termination
+
+EDGE_REPEATS = 10  # rows at exactly the least or greatest value of a column: chance does not do that
 
 
 class Chains(NamedTuple):
@@ -45,10 +48,28 @@ def antithetic_noise(key: Array, pairs: int, obs: Array) -> Array:
     return jnp.concatenate([noise, -noise])
 
 
+class Box(NamedTuple):
+    """(obs_dim,) each: where the log has been, and a margin."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+
+def log_box(obs: np.ndarray, norm: Normaliser, margin: float) -> Box:
+    """The range of every column, widened by `margin` of its width, and open where the column itself is bounded.
+
+    An edge that the log repeats is where a sensor saturates or a counter ends, as hopper's and walker2d's velocities
+    do at 10. A prediction beyond it means the edge: a smooth model cannot know where to stop.
+    """
+    slack = margin * (norm.obs_high - norm.obs_low)
+    low, high = ((obs == edge).sum(axis=0) >= EDGE_REPEATS for edge in (norm.obs_low, norm.obs_high))
+    return Box(np.where(low, -np.inf, norm.obs_low - slack), np.where(high, np.inf, norm.obs_high + slack))
+
+
 class Limits(NamedTuple):
     """What keeps imagined values inside what the log can support; none of it is in the paper."""
 
-    box_margin: float | None = None  # leaving the data's box by this share of its width ends a rollout
+    box: Box | None = None  # leaving it ends a rollout
     left_value: float = 0.0  # and is worth this
     backup_low: float | None = None  # backups are clipped to what rewards of the log's range can add up to
     backup_high: float | None = None
@@ -74,18 +95,17 @@ def weigh(
     next_obs = norm.snap(predicted)
     done = terminated(norm, obs, action, next_obs)
     ahead = jnp.where(done, 0.0, value(norm.encode(next_obs)))
-    if limits.box_margin is not None:
-        left = outside(norm, predicted, limits.box_margin)
+    if limits.box is not None:
+        left = outside(predicted, limits.box)
         ahead, done = jnp.where(left & ~done, limits.left_value, ahead), done | left
     backup = jnp.clip(reward + gamma * ahead.mean(0), limits.backup_low, limits.backup_high)
     f = consistency(q, backup)
     return Weighed(next_obs, done, reward, backup, f, log_posterior(log_prior, f, beta))
 
 
-def outside(norm: Normaliser, predicted: Array, margin: float) -> Array:
-    """Whether any column of a prediction lies outside the data's range, widened by `margin` of its width."""
-    slack = margin * (norm.obs_high - norm.obs_low)
-    return ((predicted < norm.obs_low - slack) | (predicted > norm.obs_high + slack)).any(axis=-1)
+def outside(predicted: Array, box: Box) -> Array:
+    """Whether any column of a prediction lies outside."""
+    return ((predicted < box.low) | (predicted > box.high)).any(axis=-1)
 
 
 def draw_members(chains: Chains, weighed: Weighed, key: Array, hold: bool) -> Array:
