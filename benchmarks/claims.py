@@ -28,7 +28,7 @@ def claim_parser(description: str | None) -> argparse.ArgumentParser:
 
 def parse(parser: argparse.ArgumentParser, table: Callable[[Path], str]) -> argparse.Namespace:
     """The options; with --table, prints the table of what is kept and ends there."""
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if options.table:
         print(table(options.results))
         parser.exit()

@@ -237,4 +237,9 @@ def test_backups_are_clipped_and_the_posterior_sees_the_clipped_ones() -> None:
 
 def test_outside_is_two_sided_and_any_column_suffices() -> None:
     rows = np.array([[0.0, 0.0], [1.19, -1.19], [1.21, 0.0], [0.0, -1.21]], np.float32)
-    assert np.asarray(outside(jnp.asarray(rows), Box(np.full(2, -1.2), np.full(2, 1.2)))).tolist() == [False, False, True, True]
+    assert np.asarray(outside(jnp.asarray(rows), Box(np.full(2, -1.2), np.full(2, 1.2)))).tolist() == [
+        False,
+        False,
+        True,
+        True,
+    ]
