@@ -22,10 +22,10 @@ def test_without_improvement_the_score_is_missed(tmp_path: Path, monkeypatch) ->
     """The same loop with the improvement weights taken out stays at the log's behaviour."""
     import jax.numpy as jnp
 
-    from pspo.algorithms import pspo as algorithm
+    from pspo.algorithms import pspo_improvement
 
     plain = lambda q, *_: jnp.full_like(q, -jnp.log(q.shape[0]))  # noqa: E731
-    monkeypatch.setattr(algorithm, "improvement_log_weights", plain)
+    monkeypatch.setattr(pspo_improvement, "improvement_log_weights", plain)
     run = pspo.train("liquidation", seed=7, out=tmp_path / "run", settings=FEW, say=lambda text: None)
     assert run.result["score_by_regret"] < 98.5
 
