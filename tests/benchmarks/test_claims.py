@@ -91,13 +91,13 @@ def test_locomotion(started, tmp_path: Path, monkeypatch, capsys) -> None:
     words = ["data", "hopper-medium", "--variant", "uniform-posterior", "--seeds", "2"]
     monkeypatch.setattr(sys, "argv", ["locomotion", *words, *places])
     locomotion.main()
-    words = ["--task", "hopper", "--seed", "60", "--seeds", "2", "--episodes", "50", "--set", "posterior=uniform"]
+    words = ["--task", "hopper", "--seed", "70", "--seeds", "2", "--episodes", "50", "--set", "posterior=uniform"]
     out = ["--out", str(tmp_path / "runs" / "hopper-medium-uniform-posterior")]
     assert started == [[sys.executable, "-m", "pspo", "train", "data/hopper-medium.hdf5", *words, *out]]
     found = kept(tmp_path / "a" / "results" / "locomotion-hopper-medium-uniform-posterior.json")
     assert list(found) == ["dataset", "variant", "command", "runs", "manifest", "beside", "summary", "curves"]
     command = "python -m benchmarks.locomotion DATA-FOLDER hopper-medium --variant uniform-posterior"
-    command += " --first-seed 60 --seeds 2"
+    command += " --first-seed 70 --seeds 2"
     assert (found["dataset"], found["variant"], found["command"]) == ("hopper-medium", "uniform-posterior", command)
     assert found["runs"] == " ".join(["pspo", "train", "hopper-medium.hdf5", *words])
     assert (found["manifest"], found["beside"]) == ({"seed": 20}, beside)
