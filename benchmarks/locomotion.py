@@ -23,6 +23,7 @@ EPISODES = 50
 VARIANTS: dict[str, list[str]] = {
     "pspo": [],
     "uniform-posterior": ["posterior=uniform"],
+    "longer": ["steps=12000"],  # for hopper, whose preset stops at 10,000
     "no-caution": ["critic_value=mean", "box=clip", "clip_targets=false", "kl_limit=0"],
 }
 
