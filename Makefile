@@ -10,10 +10,10 @@ demo: $(VENV)/.core  ## PSPO on optimal liquidation: a table and the path of an 
 	$(BIN)/pspo train liquidation --preset laptop --seed 0
 
 test: $(VENV)/.dev  ## everything that runs in minutes
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: $(VENV)/.dev  ## the longer checks
-	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -n 2 -m slow
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -52,7 +52,7 @@ def imagined_steps(
     def step(carry: tuple[Chains, Array], k: Array) -> tuple[tuple[Chains, Array], Steps]:
         chains, alive = carry
         k_weigh, k_member = jax.random.split(k)
-        action = act(chains.obs, jax.random.fold_in(k, 1))
+        action = act(chains.obs, jax.random.fold_in(k, 2))  # 0 and 1 are what split gives
         weighed = posterior(config, parts, context, state, chains.obs, action, k_weigh)
         member = draw_members(chains, weighed, k_member, hold=config.redraw == "episode")
         gained = jnp.where(alive, weighed.reward[member, row], 0.0)
