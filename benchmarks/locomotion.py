@@ -24,17 +24,20 @@ VARIANTS: dict[str, list[str]] = {
     "pspo": [],
     "uniform-posterior": ["posterior=uniform"],
     "longer": ["steps=12000"],  # for hopper, whose preset stops at 10,000
+    "pushed": ["kl_limit=0.5", "discounted_rows=0.5"],  # for walker2d, whose preset holds the first steps back
     "no-caution": ["critic_value=mean", "box=clip", "clip_targets=false", "kl_limit=0"],
 }
 
 
 def main() -> None:
     parser = claims.claim_parser(__doc__)
-    parser.add_argument("folder", type=Path, metavar="DATA-FOLDER")
+    parser.add_argument("folder", type=Path, nargs="?", metavar="DATA-FOLDER")
     parser.add_argument("datasets", nargs="*", default=["hopper-medium"], metavar="DATASET")
     parser.add_argument("--variant", default="pspo")
     parser.set_defaults(first_seed=70)  # those below had been seen when the presets were made
     options = claims.parse(parser, table)
+    if options.folder is None:
+        parser.error("name the folder that `python -m benchmarks.mujoco_data` wrote to.")
     claims.require_variants(parser, [options.variant], VARIANTS)
     runs = claims.runs_folder(options, "locomotion")
     for dataset in options.datasets:

@@ -108,6 +108,16 @@ def test_locomotion(started, tmp_path: Path, monkeypatch, capsys) -> None:
     assert row in capsys.readouterr().out
 
 
+def test_the_table_of_locomotion_needs_no_data_and_a_measurement_does(started, tmp_path, monkeypatch, capsys) -> None:
+    for words, code, said in ((["--table"], 0, "| data | variant |"), ([], 2, "name the folder")):
+        monkeypatch.setattr(sys, "argv", ["locomotion", *words, "--results", str(tmp_path)])
+        with pytest.raises(SystemExit) as stop:
+            locomotion.main()
+        assert (stop.value.code or 0) == code
+        assert said in "".join(capsys.readouterr())
+    assert started == []
+
+
 @pytest.mark.parametrize(("claim", "words"), [(liquidation, ["pspoo"]), (locomotion, ["data", "--variant", "pspoo"])])
 def test_an_unknown_variant_is_refused(claim, words, started, monkeypatch, capsys) -> None:
     monkeypatch.setattr(sys, "argv", ["claim", *words])
