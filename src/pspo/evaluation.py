@@ -16,7 +16,7 @@ from pspo.compute import keep_compiled_programs
 from pspo.data.normalise import Normaliser
 from pspo.envs.task import Simulation, Task, get_task, require_episodes
 from pspo.errors import UserError
-from pspo.nets.policies import MixturePolicy, act
+from pspo.nets.actors import act
 from pspo.policy import Policy, load_policy, to_network
 
 
@@ -66,7 +66,8 @@ def summarise(task: Task, simulation: Simulation) -> Evaluation:
     )
 
 
-Actor = Callable[[MixturePolicy, jax.Array], jax.Array]
+Actor = Callable[[Any, jax.Array], jax.Array]
+"""A policy network and raw observations to raw actions."""
 
 
 def actor_by_mode(norm: Normaliser) -> Actor:
@@ -74,7 +75,7 @@ def actor_by_mode(norm: Normaliser) -> Actor:
     return lambda policy, obs: act(policy, norm, obs)
 
 
-def evaluate_network(task: Task, actor: Actor, policy: MixturePolicy, episodes: int, seed: int) -> Evaluation:
+def evaluate_network(task: Task, actor: Actor, policy: Any, episodes: int, seed: int) -> Evaluation:
     """A network on the device, in the task's simulator."""
     return summarise(task, task.simulate(Partial(actor, policy), jax.random.PRNGKey(seed), episodes))
 

@@ -16,7 +16,7 @@ from pspo.data import Dataset
 from pspo.data.batches import device_log
 from pspo.display import silent
 from pspo.dynamics.termination import Known
-from pspo.nets.policies import act
+from pspo.nets.actors import act
 from pspo.training import compile_chunk
 
 BEST = 0.5

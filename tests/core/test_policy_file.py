@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from pspo.errors import UserError
 from pspo.files import write_arrays
-from pspo.nets.policies import act
-from pspo.policy import FILE_NAME, Policy, from_network, load_policy, to_network
+from pspo.nets.actors import act
+from pspo.policy import FILE_NAME, FORMAT, Policy, from_network, load_policy, to_network
+from pspo.policy_kinds import mixture_moments
 
 FACTS = {"algo": "pspo", "dataset": "made up", "task": None, "seed": 3, "preset": "smoke", "step": 10}
 NORM = small_norm()
@@ -38,10 +39,16 @@ def some_obs(rows: int, seed: int = 0) -> np.ndarray:
 
 
 def assert_same_policy(a: Policy, b: Policy) -> None:
-    assert (a.components, a.facts) == (b.components, b.facts)
-    for x, y in zip([*a.weights, *a.biases, *a.norm], [*b.weights, *b.biases, *b.norm], strict=True):
-        assert (np.asarray(x).shape, np.asarray(x).dtype) == (np.asarray(y).shape, np.asarray(y).dtype)
-        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+    assert (a.kind, a.numbers, a.facts) == (b.kind, b.numbers, b.facts)
+    assert {n: net.activation for n, net in a.nets.items()} == {n: net.activation for n, net in b.nets.items()}
+    for x, y in zip(all_arrays(a), all_arrays(b), strict=True):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+        assert x.tobytes() == y.tobytes()
+
+
+def all_arrays(policy: Policy) -> list[np.ndarray]:
+    nets = [array for net in policy.nets.values() for array in (*net.weights, *net.biases)]
+    return [np.asarray(array) for array in (*nets, *policy.arrays.values(), *policy.norm)]
 
 
 # Actions
@@ -112,7 +119,7 @@ def test_samples_have_the_mean_and_spread_of_the_squashed_mixture() -> None:
 def test_the_mixture_is_the_networks_own() -> None:
     features = NORM.encode(some_obs(30))
     expected = jax.jit(lambda x: NETWORK(x))(features)
-    logits, mean, log_std = POLICY._mixture(some_obs(30))
+    logits, mean, log_std = mixture_moments(POLICY.parts, features)
     weight = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
     np.testing.assert_allclose(weight, np.exp(expected.log_weight), atol=1e-5)
     np.testing.assert_allclose(mean, expected.mean, atol=1e-5)
@@ -133,8 +140,9 @@ def test_no_action_is_outside_the_bounds_by_even_one_rounding() -> None:
             action_high=np.full(2, high, np.float32),
         )
         for push in (-30.0, 30.0):  # means at the ends of their range: the policy acts at the bounds
-            pushed = np.concatenate([POLICY.biases[-1][:3], np.full(6, push), POLICY.biases[-1][9:]]).astype(np.float32)
-            policy = replace(POLICY, norm=norm, biases=(*POLICY.biases[:-1], pushed))
+            net = POLICY.nets["net"]
+            pushed = np.concatenate([net.biases[-1][:3], np.full(6, push), net.biases[-1][9:]]).astype(np.float32)
+            policy = replace(POLICY, norm=norm, nets={"net": replace(net, biases=(*net.biases[:-1], pushed))})
             obs = some_obs(50)
             for action in (policy(obs), policy.sample(obs, np.random.default_rng(0))):
                 assert np.all(action >= norm.action_low)
@@ -194,6 +202,7 @@ def test_damaged_foreign_and_absent_files_are_refused(tmp_path) -> None:
 
 def test_a_policy_file_that_lacks_an_array_is_refused(tmp_path) -> None:
     path = tmp_path / "p.safetensors"
-    write_arrays(path, {"weights.0": np.zeros((2, 2), np.float32)}, {"format": "pspo-policy-1", "components": 1})
+    form = {"kind": "mixture", "nets": {"net": {"layers": 1, "activation": "silu"}}, "numbers": {"components": 1}}
+    write_arrays(path, {"net.net.weights.0": np.zeros((2, 2), np.float32)}, {"format": FORMAT, **form})
     with pytest.raises(UserError, match="damaged"):
         load_policy(path)

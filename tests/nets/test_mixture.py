@@ -12,7 +12,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo.nets.mixture_bounds import LOG_STD_MAX, LOG_STD_MIN, MEAN_MAX
+from pspo.nets.bounds import LOG_STD_MAX, LOG_STD_MIN, MEAN_MAX
 from pspo.nets.policies import Mixture, MixturePolicy, kl_bound, mixture_policy
 
 seeds = st.integers(0, 2**32 - 1)

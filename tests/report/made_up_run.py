@@ -13,6 +13,7 @@ from pspo.config import build, flatten, preset
 from pspo.data.normalise import Normaliser
 from pspo.files import write_arrays, write_json
 from pspo.policy import FILE_NAME, Policy
+from pspo.policy_kinds import Net
 
 STEPS = (250, 500, 750, 1000)
 SELLS_ABOVE = 1.7
@@ -34,7 +35,8 @@ def threshold_policy(price: float = SELLS_ABOVE) -> Policy:
     )
     weight = np.zeros((3, 3), np.float32)
     weight[2, 1] = 1000.0  # of the price on the mean: columns are logit, mean and log standard deviation
-    return Policy((weight,), (np.zeros(3, np.float32),), norm, 1, {"task": "liquidation"})
+    net = Net((weight,), (np.zeros(3, np.float32),), "silu")
+    return Policy("mixture", {"net": net}, {}, {"components": 1, "action_dim": 1}, norm, {"task": "liquidation"})
 
 
 def diagnostics(rows: int = 300) -> dict[str, np.ndarray]:

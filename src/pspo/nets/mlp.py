@@ -34,15 +34,69 @@ def standardised(x: Array) -> Array:
     return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + 1e-6)
 
 
+Init = Callable[[Array, int, int, bool], tuple[Array, Array]]
+"""(key, fan_in, fan_out, whether it is the last layer) -> weights and biases."""
+
+
+def _uniform(key: Array, shape: tuple[int, ...], scale: float) -> Array:
+    return jax.random.uniform(key, shape, minval=-scale, maxval=scale)
+
+
+def _torch(key: Array, fan_in: int, fan_out: int, last: bool) -> tuple[Array, Array]:
+    """PyTorch's default: weights and biases uniform within 1/sqrt(fan-in)."""
+    w_key, b_key = jax.random.split(key)
+    scale = fan_in**-0.5
+    return _uniform(w_key, (fan_in, fan_out), scale), _uniform(b_key, (fan_out,), scale)
+
+
+def _orthogonal(key: Array, fan_in: int, fan_out: int, last: bool) -> tuple[Array, Array]:
+    """Orthogonal with gain sqrt(2), in the last layer too: IQL's."""
+    return jax.nn.initializers.orthogonal(2.0**0.5)(key, (fan_in, fan_out)), jnp.zeros(fan_out)
+
+
+def _small_last(scale: float) -> Init:
+    """rlkit's: hidden weights within 1/sqrt(fan-out) (its slip for fan-in), biases 0.1, and a last layer near zero."""
+
+    def layer(key: Array, fan_in: int, fan_out: int, last: bool) -> tuple[Array, Array]:
+        if not last:
+            return _uniform(key, (fan_in, fan_out), fan_out**-0.5), jnp.full(fan_out, 0.1)
+        w_key, b_key = jax.random.split(key)
+        return _uniform(w_key, (fan_in, fan_out), scale), _uniform(b_key, (fan_out,), scale)
+
+    return layer
+
+
+INITS: dict[str, Init] = {
+    "torch": _torch,
+    "orthogonal": _orthogonal,
+    "rlkit-critic": _small_last(3e-3),
+    "rlkit-actor": _small_last(1e-3),
+}
+
+
 def mlp(
-    key: Array, sizes: list[int], activation: str = "silu", last_scale: float = 1.0, layer_norm: bool = False
+    key: Array,
+    sizes: list[int],
+    activation: str = "silu",
+    last_scale: float = 1.0,
+    layer_norm: bool = False,
+    init: str | None = None,
 ) -> MLP:
-    """Weights uniform with the variance 1/fan-in, zero biases; `last_scale` shrinks the last layer."""
-    weights = []
+    """A fresh network: weights by one of `INITS`, or ours: uniform with the variance 1/fan-in, zero biases.
+
+    `last_scale` shrinks the last layer of ours.
+    """
+    weights, biases = [], []
     for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
-        scale = (last_scale if i == len(sizes) - 2 else 1.0) * (3.0 / fan_in) ** 0.5
-        weights.append(jax.random.uniform(jax.random.fold_in(key, i), (fan_in, fan_out), minval=-scale, maxval=scale))
-    return MLP(weights, [jnp.zeros(s) for s in sizes[1:]], activation, layer_norm)
+        layer_key, last = jax.random.fold_in(key, i), i == len(sizes) - 2
+        if init:
+            w, b = INITS[init](layer_key, fan_in, fan_out, last)
+        else:
+            scale = (last_scale if last else 1.0) * (3.0 / fan_in) ** 0.5
+            w, b = _uniform(layer_key, (fan_in, fan_out), scale), jnp.zeros(fan_out)
+        weights.append(w)
+        biases.append(b)
+    return MLP(weights, biases, activation, layer_norm)
 
 
 def mlp_stack(key: Array, count: int, sizes: list[int], **shape: Any) -> MLP:

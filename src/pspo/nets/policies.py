@@ -1,4 +1,4 @@
-"""Policies: Gaussian mixtures over pre-squash actions.
+"""Mixture policies: Gaussian mixtures over pre-squash actions.
 
 All densities live in the space before the tanh. Ratios and divergences between two policies are the
 same there as between their squashed actions, and no Jacobian can overflow at the bounds.
@@ -6,15 +6,15 @@ same there as between their squashed actions, and no Jacobian can overflow at th
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pspo.data.normalise import Normaliser, squash
-from pspo.nets.mixture_bounds import LOG_STD_MAX, LOG_STD_MIN, MEAN_MAX
+from pspo.data.normalise import squash
+from pspo.nets.bounds import LOG_STD_MAX, LOG_STD_MIN, MEAN_MAX
 from pspo.nets.mlp import MLP, mlp
 
 LOG_SQRT_2PI = 0.9189385332046727
@@ -60,6 +60,7 @@ def kl_bound(p: Mixture, q: Mixture) -> Array:
 
 
 class MixturePolicy(eqx.Module):
+    kind: ClassVar[str] = "mixture"
     net: MLP
     components: int = eqx.field(static=True)
     action_dim: int = eqx.field(static=True)
@@ -73,6 +74,11 @@ class MixturePolicy(eqx.Module):
         log_std = LOG_STD_MIN + span * (1.0 + jnp.tanh(out[..., k + k * d :].reshape(shape) / span))
         return Mixture(jax.nn.log_softmax(out[..., :k]), mean, log_std)
 
+    def unit_action(self, features: Array, key: Array | None = None) -> Array:
+        """An action in [-1, 1]; no key, no noise."""
+        mixture = self(features)
+        return squash(mixture.mode() if key is None else mixture.sample(key, 1)[0])
+
 
 def mixture_policy(
     key: Array, features: int, action_dim: int, width: int, depth: int, components: int
@@ -84,10 +90,3 @@ def mixture_policy(
     # log-std starts near -1 (the tanh above is nearly linear around its centre -2)
     bias = bias.at[components * (1 + action_dim) :].set(1.0)
     return MixturePolicy(eqx.tree_at(lambda n: n.biases[-1], net, bias), components, action_dim)
-
-
-def act(policy: MixturePolicy, norm: Normaliser, obs: Array, key: Array | None = None) -> Array:
-    """Raw observation to raw action; no key, no noise."""
-    mixture = policy(norm.encode(obs))
-    x = mixture.mode() if key is None else mixture.sample(key, 1)[0]
-    return norm.from_unit(squash(x))

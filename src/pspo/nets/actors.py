@@ -1,0 +1,128 @@
+"""Policies in one form: features in, actions in [-1, 1] out. Their NumPy twins are in pspo.policy_kinds.
+
+Each is a network whose fields are networks, arrays and numbers, so that any of them becomes a policy file; `kind`
+is the name by which the file finds its way back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from pspo.data.normalise import Normaliser
+from pspo.nets.bounds import FREE_LOG_STD_MAX, FREE_LOG_STD_MIN, LATENT_MAX
+from pspo.nets.mlp import MLP
+from pspo.nets.policies import LOG_SQRT_2PI, MixturePolicy
+
+LOG_2 = 0.6931471805599453
+PRE_TANH_MAX = 9.0  # of the mean when a given action is judged: further out float32's tanh is one
+INSIDE = 1.0 - 1e-6  # a given action is taken at most this far out, where its inverse tanh is finite
+
+
+class TanhGaussian(eqx.Module):
+    """A Gaussian before the tanh; the network gives mean and log standard deviation (clipped)."""
+
+    kind: ClassVar[str] = "tanh-gaussian"
+    net: MLP
+    log_std_min: float = eqx.field(static=True, default=-5.0)
+    log_std_max: float = eqx.field(static=True, default=2.0)
+
+    def moments(self, features: Array) -> tuple[Array, Array]:
+        mean, log_std = jnp.split(self.net(features), 2, axis=-1)
+        return mean, jnp.clip(log_std, self.log_std_min, self.log_std_max)
+
+    def sample(self, features: Array, noise: Array) -> tuple[Array, Array]:
+        """Reparameterised actions tanh(u) and their log densities; noise may have leading axes of its own.
+
+        log(1 - tanh(u)^2) is written 2 (log 2 - u - softplus(-2 u)), which does not overflow where tanh saturates.
+        """
+        mean, log_std = self.moments(features)
+        u = mean + jnp.exp(log_std) * noise
+        gaussian = -0.5 * jnp.square(noise) - log_std - LOG_SQRT_2PI
+        return jnp.tanh(u), (gaussian - _log_slope(u)).sum(-1)
+
+    def log_prob(self, features: Array, action: Array) -> Array:
+        """Log density of given actions, those at the bounds taken just inside."""
+        mean, log_std = self.moments(features)
+        u = jnp.arctanh(jnp.clip(action, -INSIDE, INSIDE))
+        z = (u - jnp.clip(mean, -PRE_TANH_MAX, PRE_TANH_MAX)) * jnp.exp(-log_std)
+        return (-0.5 * jnp.square(z) - log_std - LOG_SQRT_2PI - _log_slope(u)).sum(-1)
+
+    def unit_action(self, features: Array, key: Array | None = None) -> Array:
+        mean, log_std = self.moments(features)
+        return jnp.tanh(mean if key is None else mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape))
+
+
+def _log_slope(u: Array) -> Array:
+    """log of the derivative of tanh at u."""
+    return 2.0 * (LOG_2 - u - jax.nn.softplus(-2.0 * u))
+
+
+class ClippedGaussian(eqx.Module):
+    """A Gaussian around tanh of the network, with one spread for all states; not squashed, clipped when it acts."""
+
+    kind: ClassVar[str] = "clipped-gaussian"
+    net: MLP
+    log_std: Array  # (action_dim,), clipped where it is used
+
+    @property
+    def spread(self) -> Array:
+        return jnp.clip(self.log_std, FREE_LOG_STD_MIN, FREE_LOG_STD_MAX)
+
+    def log_prob(self, features: Array, action: Array) -> Array:
+        """Of the whole action: summed over its columns."""
+        z = (action - jnp.tanh(self.net(features))) * jnp.exp(-self.spread)
+        return (-0.5 * jnp.square(z) - self.spread - LOG_SQRT_2PI).sum(-1)
+
+    def unit_action(self, features: Array, key: Array | None = None) -> Array:
+        mean = jnp.tanh(self.net(features))
+        if key is None:
+            return mean
+        return jnp.clip(mean + jnp.exp(self.spread) * jax.random.normal(key, mean.shape), -1.0, 1.0)
+
+
+class Deterministic(eqx.Module):
+    """One action per state."""
+
+    kind: ClassVar[str] = "deterministic"
+    net: MLP
+
+    def __call__(self, features: Array) -> Array:
+        return jnp.tanh(self.net(features))
+
+    def unit_action(self, features: Array, key: Array | None = None) -> Array:
+        return self(features)
+
+
+class Perturbed(eqx.Module):
+    """A decoded imitation of the log's action, moved by at most `reach` in each column."""
+
+    kind: ClassVar[str] = "perturbed"
+    decoder: MLP  # of a VAE: features and latent to an action before its tanh
+    net: MLP  # features and imitated action to the move before its tanh
+    latent_dim: int = eqx.field(static=True)
+    reach: float = eqx.field(static=True)
+
+    def moved(self, features: Array, imitated: Array) -> Array:
+        """clip(b + reach tanh(f(s, b)), -1, 1)."""
+        move = jnp.tanh(self.net(jnp.concatenate([features, imitated], axis=-1)))
+        return jnp.clip(imitated + self.reach * move, -1.0, 1.0)
+
+    def unit_action(self, features: Array, key: Array | None = None) -> Array:
+        shape = (*features.shape[:-1], self.latent_dim)
+        z = jnp.zeros(shape) if key is None else jnp.clip(jax.random.normal(key, shape), -LATENT_MAX, LATENT_MAX)
+        return self.moved(features, jnp.tanh(self.decoder(jnp.concatenate([features, z], axis=-1))))
+
+
+NETWORKS: dict[str, Any] = {
+    cls.kind: cls for cls in (MixturePolicy, TanhGaussian, ClippedGaussian, Deterministic, Perturbed)
+}
+
+
+def act(policy: Any, norm: Normaliser, obs: Array, key: Array | None = None) -> Array:
+    """Raw observation to raw action; no key, no noise."""
+    return norm.from_unit(policy.unit_action(norm.encode(obs), key))
