@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("--algo", default="pspo")
     config.add_argument("--preset", default="laptop")
     config.add_argument("--task", default=None, help="show the preset for this task, such as liquidation")
+    config.add_argument("--dataset", default="", help="show it for this dataset, such as hopper-medium-v2")
     return parser
 
 
@@ -213,6 +214,7 @@ def _config(arguments: argparse.Namespace) -> None:
     from pspo.config import build, flatten, keys, preset
 
     cls = get_algorithm(arguments.algo).Config
-    values = flatten(build(cls, preset(arguments.algo, arguments.preset, arguments.task)))
+    task = arguments.task or arguments.dataset.split("-")[0] or None
+    values = flatten(build(cls, preset(arguments.algo, arguments.preset, task, arguments.dataset)))
     for key in keys(cls).values():
         print(f"{key.name}={values[key.name]}\n    {key.help}")

@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import inspect
 import math
+import re
 import textwrap
 import tomllib
 import typing
@@ -58,10 +59,10 @@ def keys(cls: type, prefix: str = "") -> dict[str, Key]:
 
 
 def _field_help(cls: type) -> dict[str, str]:
-    """The string literal that follows each field in the class body."""
+    """The string literal that follows each field in the class body, or in that of the settings it extends."""
+    helps = {name: text for base in cls.__bases__ if base is not object for name, text in _field_help(base).items()}
     body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     assert isinstance(body, ast.ClassDef)
-    helps = {}
     for field, after in zip(body.body, body.body[1:], strict=False):
         match field, after:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
@@ -168,15 +169,22 @@ def parse_settings(settings: list[str]) -> dict[str, str]:
 FAMILIES = {"hopper": "locomotion", "walker2d": "locomotion", "halfcheetah": "locomotion"}
 
 
-def preset(algo: str, name: str, task: str | None) -> dict[str, Any]:
-    """Numbers of a preset: its common ones, then those of the task's family and of the task itself, from TOML."""
-    text = resources.files("pspo.presets").joinpath(f"{algo}.toml").read_text()
-    table = tomllib.loads(text)
+def preset(algo: str, name: str, task: str | None, dataset: str = "") -> dict[str, Any]:
+    """Numbers of a preset, from TOML: its common ones, then those of the task's family, the task, and the dataset.
+
+    A dataset's name counts where it is one of the task's, and without a version: hopper-medium-v2 is hopper-medium.
+    """
+    table = preset_table(algo)
     if name not in table:
         raise unknown_name("preset", name, table)
-    values = _dotted(table[name].get("common", {}))
-    values |= _dotted(table[name].get(FAMILIES.get(task or "", ""), {}))
-    return values | _dotted(table[name].get(task or "own-data", {}))
+    layers = ["common", FAMILIES.get(task or "", ""), task or "own-data"]
+    if task and dataset.startswith(f"{task}-"):
+        layers.append(re.sub(r"-v\d+$", "", dataset))
+    return {key: value for layer in layers for key, value in _dotted(table[name].get(layer, {})).items()}
+
+
+def preset_table(algo: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files("pspo.presets").joinpath(f"{algo}.toml").read_text())
 
 
 def _dotted(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:

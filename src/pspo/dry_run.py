@@ -16,33 +16,33 @@ from pspo.estimate import Estimate, Shape, estimate
 
 def describe(source: Any, algo: str, preset_name: str, settings: dict[str, Any], **how: Any) -> list[str]:
     """Lines for the user; nothing is downloaded, fitted to the end or written. `how` goes to load_dataset."""
-    data, about_data, task = _data(source, how)
+    data, about_data, task, name = _data(source, how)
     if task:
         get_task(task).require_fit(f"the dataset '{source}'", data)
     module = get_algorithm(algo)
-    config = build(module.Config, preset(algo, preset_name, task), settings)
+    config = build(module.Config, preset(algo, preset_name, task, name), settings)
     found = estimate(module, config, data)
     return [
         f"would train {algo} on {source}, preset {preset_name}",
         f"data             {about_data}",
         *(f"{phase.name:<16} {about}" for phase, about in zip(found.phases, _phases(found, config), strict=True)),
-        f"termination      {_termination(config, task)}",
+        *([f"termination      {_termination(config, task)}"] if hasattr(config, "termination") else []),
         f"memory           about {found.bytes / 2**30:.1f} GiB",
         f"in all           at most {span(found.seconds)} with {threads()} XLA thread{'s' * (threads() > 1)}, "
         "from steps timed here just now; models that are in the cache cost nothing",
     ]
 
 
-def _data(source: Any, how: dict[str, Any]) -> tuple[Dataset | Shape, str, str | None]:
+def _data(source: Any, how: dict[str, Any]) -> tuple[Dataset | Shape, str, str | None, str]:
     name = d4rl_name(source) if isinstance(source, str) else None
     if name is None or place(name)[0].exists():
         data = load_dataset(source, **how)
-        return data, f"{data.size:,} transitions, {data.obs_dim} + {data.action_dim} columns", data.task
+        return data, f"{data.size:,} transitions, {data.obs_dim} + {data.action_dim} columns", data.task, data.name
     path, url = place(name)
     task = get_task(name.split("-")[0])
     shape = Shape(usual_rows(name), task.obs_dim, task.action_dim)
     text = f"about {shape.rows:,} transitions, {shape.obs_dim} + {shape.action_dim} columns, not here yet: "
-    return shape, text + f"would be downloaded from {url} to {path}", how.get("task") or task.name
+    return shape, text + f"would be downloaded from {url} to {path}", how.get("task") or task.name, name
 
 
 def _phases(found: Estimate, config: Any) -> list[str]:
@@ -58,9 +58,8 @@ def _phases(found: Estimate, config: Any) -> list[str]:
 
 
 def _termination(config: Any, task: str | None) -> str:
-    choice = getattr(config, "termination", "none")
-    if choice != "auto":
-        return choice
+    if config.termination != "auto":
+        return config.termination
     return f"the known rule of {task}" if task else "learned from the log"
 
 

@@ -67,7 +67,7 @@ def train(
     if episodes is not None:
         require_episodes(episodes)
     data = load_dataset(dataset, columns, task, progress)
-    config = build(module.Config, load_preset(algo, preset, data.task), settings or {})
+    config = build(module.Config, load_preset(algo, preset, data.task, data.name), settings or {})
     require_trainable(data)
     source = str(dataset) if isinstance(dataset, (str, Path)) else data.name
     if data.task:
@@ -76,6 +76,7 @@ def train(
     facts = {
         "algo": algo,
         "dataset": source,
+        "name": data.name,
         "columns": columns and as_columns(columns).given(),
         "task": data.task,
         "preset": preset,
@@ -159,7 +160,7 @@ def compile_chunk(module: ModuleType, config: Any, parts: Any) -> Callable[..., 
     @partial(jax.jit, static_argnames="length")
     def chunk(state: Any, arrays: Any, log: Log, length: int) -> tuple[Any, dict[str, jax.Array]]:
         fixed = parts._replace(arrays=arrays)
-        state, context = module.imagine(config, fixed, state)
+        state, context = module.imagine(config, fixed, state) if hasattr(module, "imagine") else (state, None)
 
         def body(state: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
             k_draw, k_update = jax.random.split(jax.random.fold_in(state.key, state.step))
@@ -250,7 +251,7 @@ def _refuse_nan(row: dict[str, float]) -> None:
 def _same_models_as_before(run: Run, models: dict[str, Any]) -> None:
     """A resumed run must stand on the very models it was started with, also when the cache was emptied."""
     manifest = run.read("manifest")
-    digest = {name: models[name]["digest"] for name in ("pool", "reference") if name in models}
+    digest = {name: facts["digest"] for name, facts in models.items() if isinstance(facts, dict)}
     if manifest.setdefault("models", digest) != digest:
         raise UserError(f"the models of {run.path} cannot be rebuilt exactly on this machine: train anew.")
     run.write("manifest", manifest)

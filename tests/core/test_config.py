@@ -5,18 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import tomllib
 from dataclasses import dataclass
-from importlib import resources
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo.algorithms import ALGORITHMS
+from pspo.algorithms import ALGORITHMS, get_algorithm
 from pspo.algorithms.pspo import Config
-from pspo.config import FAMILIES, Bounds, Key, build, flatten, keys, parse_settings, preset
+from pspo.config import FAMILIES, Bounds, Key, build, flatten, keys, parse_settings, preset, preset_table
+from pspo.data.d4rl_files import NAMES
 from pspo.envs.task import _TASKS
 from pspo.errors import UserError
 
@@ -217,23 +216,28 @@ def test_a_word_that_is_not_a_setting_is_refused(word: str) -> None:
 # Presets
 
 
-def table_of(algo: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files("pspo.presets").joinpath(f"{algo}.toml").read_text())
+DATASETS = [name.removesuffix("-v2") for name in NAMES]
 
 
-@pytest.mark.parametrize("task", ["liquidation", None])
-@pytest.mark.parametrize("name", table_of("pspo"))
-def test_every_preset_builds(name: str, task: str | None) -> None:
-    values = preset("pspo", name, task)
-    config = build(Config, values)
-    flat = flatten(config)
-    assert {key: flat[key] for key in values} == values
+@pytest.mark.parametrize("dataset", ["liquidation", "", *NAMES])
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_every_preset_builds(algo: str, dataset: str) -> None:
+    cls, task = get_algorithm(algo).Config, dataset.split("-")[0] or None
+    for name in preset_table(algo):
+        values = preset(algo, name, task, dataset)
+        flat = flatten(build(cls, values))
+        assert {key: flat[key] for key in values} == values
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_every_algorithm_has_the_same_presets(algo: str) -> None:
+    assert set(preset_table(algo)) == {"laptop", "paper", "smoke"}
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_presets_have_no_misspelt_section(algo: str) -> None:
-    known = {"common", "own-data", *_TASKS, *FAMILIES.values()}
-    for name, sections in table_of(algo).items():
+    known = {"common", "own-data", *_TASKS, *FAMILIES.values(), *DATASETS}
+    for name, sections in preset_table(algo).items():
         assert set(sections) <= known, name
 
 
@@ -248,6 +252,17 @@ def test_a_family_stands_between_the_common_numbers_and_the_task() -> None:
     family = preset("pspo", "laptop", "hopper")
     assert family["critic_value"] == "min"
     assert "critic_value" not in preset("pspo", "laptop", "liquidation")
+
+
+def test_a_dataset_overrides_its_task_with_or_without_a_version() -> None:
+    assert preset("dmg", "paper", "hopper", "hopper-medium")["imitation"] == 0.1
+    for name in ("hopper-expert-v2", "hopper-expert"):
+        assert preset("dmg", "paper", "hopper", name)["imitation"] == 10.0
+
+
+def test_a_file_that_happens_to_be_called_like_a_section_gets_nothing_from_it() -> None:
+    for name in ("liquidation", "common", "hopper-expert"):
+        assert preset("dmg", "paper", None, name) == preset("dmg", "paper", None)
 
 
 @pytest.mark.parametrize("task", [None, *_TASKS])

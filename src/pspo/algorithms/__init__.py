@@ -7,7 +7,14 @@ from types import ModuleType
 
 from pspo.errors import unknown_name
 
-ALGORITHMS = {"pspo": "pspo.algorithms.pspo"}
+ALGORITHMS = {
+    "pspo": "pspo.algorithms.pspo",
+    "bc": "pspo.algorithms.bc",
+    "cql": "pspo.algorithms.cql",
+    "dmg": "pspo.algorithms.dmg",
+    "iql": "pspo.algorithms.iql",
+    "td3bc": "pspo.algorithms.td3bc",
+}
 
 DIAGNOSTICS = {"pspo": "pspo.algorithms.pspo_diagnostics"}
 """Looks at an algorithm from outside its update: what its models promise, what it doubts. Not every one has them."""

@@ -6,15 +6,14 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from pspo.algorithms.settings import LoopConfig
 from pspo.config import Bounds
 from pspo.dynamics.fit import ModelConfig
 from pspo.reference import ReferenceConfig
 
 
 @dataclass(frozen=True)
-class Config:
-    gamma: Annotated[float, Bounds(0.0, 1.0)] = 0.99
-    """Discount factor."""
+class Config(LoopConfig):
     alpha: Annotated[float, Bounds(1e-6, 1e6)] = 0.01
     """Strength of the pull towards the reference policy mu (Eq. opt:eq1)."""
     kl_limit: Annotated[float, Bounds(0.0, 1e6)] = 0.0
@@ -95,13 +94,5 @@ class Config:
     """lambda at the start."""
     trust_rate: Annotated[float, Bounds(0.0, 10.0)] = 0.01
     """How fast lambda follows the measured KL; 0 keeps it fixed."""
-    steps: Annotated[int, Bounds(1, 1_000_000_000)] = 5000
-    """Iterations."""
-    chunk: Annotated[int, Bounds(1, 1_000_000)] = 250
-    """Iterations per compiled chunk: log lines, active-set draws and checkpoints happen between chunks."""
-    evaluate_every: Annotated[int, Bounds(1, 1_000_000_000)] = 1000
-    """Iterations between two looks at the true and the imagined return (at the end of a chunk)."""
-    evaluate_episodes: Annotated[int, Bounds(1, 10_000_000)] = 5000
-    """Simulated episodes of such a look; the final judgement has its own number."""
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     reference: ReferenceConfig = dataclasses.field(default_factory=ReferenceConfig)

@@ -17,6 +17,9 @@ Array = Any  # a NumPy or JAX array
 GRID_MAX_VALUES = 32
 """A column with at most this many distinct values (a step counter, a mode flag) is a grid column."""
 
+ZSCORE_FLOOR = 1e-3
+"""Added to standard deviations where an algorithm standardises states as TD3+BC does."""
+
 ACTION_MARGIN = 0.02
 """The network's unit range reaches this far past the bounds, so that a squashed policy can act exactly at them."""
 
@@ -67,8 +70,7 @@ class Normaliser(NamedTuple):
 
     def presquash(self, action: Array) -> Array:
         """Actions to the unbounded space in which policies are Gaussian mixtures."""
-        xp = action.__array_namespace__()
-        return xp.arctanh(xp.clip(self.unit_action(action), -1.0, 1.0) / (1.0 + ACTION_MARGIN))
+        return unsquash(self.unit_action(action))
 
     def from_unit(self, unit: Array) -> Array:
         """Unit actions to the bounds, exactly so at the ends: rounding must not reach past them."""
@@ -82,6 +84,12 @@ def squash(x: Array) -> Array:
     """Pre-squash values to unit actions in [-1, 1], bounds included."""
     xp = x.__array_namespace__()
     return xp.clip((1.0 + ACTION_MARGIN) * xp.tanh(x), -1.0, 1.0)
+
+
+def unsquash(unit: Array) -> Array:
+    """Unit actions to pre-squash values, finite at the bounds too."""
+    xp = unit.__array_namespace__()
+    return xp.arctanh(xp.clip(unit, -1.0, 1.0) / (1.0 + ACTION_MARGIN))
 
 
 def _hats(xp: Any, x: Array, points: Array) -> Array:
@@ -119,6 +127,22 @@ def fit_normaliser(dataset: Dataset, gamma: float = 0.99) -> Normaliser:
         action_high=np.array(dataset.action_high),
         reward_scale=np.asarray(spread if spread > 1e-8 else 1.0, dtype=f32),
     )
+
+
+def normaliser_in(dataset: Dataset, states: str, rewards: str, gamma: float) -> Normaliser:
+    """Scales in the units that published algorithms use: see `states` and `rewards` in pspo.algorithms.settings."""
+    norm = fit_normaliser(dataset, gamma)
+    if states != "features":
+        empty = {"grid_column": np.zeros(0, np.int32), "grid_points": np.zeros((0, 0), np.float32)}
+        mean, std = dataset.obs.mean(0, dtype=np.float64), dataset.obs.std(0, dtype=np.float64) + ZSCORE_FLOOR
+        if states == "raw":
+            mean, std = np.zeros_like(mean), np.ones_like(std)
+        norm = norm._replace(obs_mean=mean.astype(np.float32), obs_std=std.astype(np.float32), **empty)
+    if rewards != "spread":
+        returns = dataset.episode_returns()
+        span = float(np.ptp(returns)) / 1000.0 if rewards == "range" else 1.0
+        norm = norm._replace(reward_scale=np.asarray(span if span > 0.0 else 1.0, np.float32))
+    return norm
 
 
 def _grids(obs: np.ndarray) -> tuple[list[int], np.ndarray]:

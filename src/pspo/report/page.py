@@ -38,7 +38,7 @@ def page(contents: Contents) -> str:
         of_task(contents) if of_task else "",
         posterior_section(contents) if contents.weighs_models else "",
         doubt_section(contents) if contents.weighs_models else "",
-        model_section(contents),
+        model_section(contents) if contents.weighs_models or contents.models else "",
         signals_section(contents),
         settings_section(contents),
         provenance_section(contents),

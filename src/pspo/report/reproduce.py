@@ -22,7 +22,8 @@ def preset_values(contents: Contents) -> dict[str, Any] | None:
     facts = contents.facts
     try:
         module = get_algorithm(facts["algo"])
-        return flatten(build(module.Config, preset(facts["algo"], facts["preset"], facts.get("task"))))
+        values = preset(facts["algo"], facts["preset"], facts.get("task"), facts.get("name", ""))
+        return flatten(build(module.Config, values))
     except (UserError, KeyError, OSError):
         return None
 

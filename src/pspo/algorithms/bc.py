@@ -1,0 +1,68 @@
+"""BC: behaviour cloning, the log's own policy by maximum likelihood, and the floor for everything that learns more.
+
+It is the same density that PSPO takes as its reference mu: a Gaussian mixture before the squash, so that a log with
+several modes (a trader who sells all or nothing) is not averaged into actions that nobody took. `components=1` is the
+usual single Gaussian. It acts by its mode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from pspo.algorithms.model_free import Parts, descend, draw, prepare
+from pspo.algorithms.settings import RowsConfig
+from pspo.config import Bounds
+from pspo.data.batches import Log, Rows
+from pspo.data.normalise import unsquash
+from pspo.nets.policies import MixturePolicy, mixture_policy
+from pspo.reference import log_likelihood_loss
+
+__all__ = ["Config", "draw", "init", "policies", "prepare", "update"]
+
+
+@dataclass(frozen=True)
+class Config(RowsConfig):
+    components: Annotated[int, Bounds(1, 64)] = 1
+    """Gaussians in the mixture."""
+    rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
+    """Learning rate at the start; it falls to zero along a cosine."""
+
+
+class State(NamedTuple):
+    """Everything that resuming needs."""
+
+    policy: MixturePolicy
+    opt: Any
+    key: Array
+    step: Array
+
+
+def optimiser(config: Config) -> optax.GradientTransformation:
+    return optax.adam(optax.cosine_decay_schedule(config.rate, config.steps))
+
+
+def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
+    key, net_key = jax.random.split(key)
+    columns = log.rows.action.shape[-1]
+    policy = mixture_policy(net_key, parts.norm.features, columns, config.width, config.depth, config.components)
+    return State(policy, optimiser(config).init(policy), key, jnp.int32(0))  # pyright: ignore[reportArgumentType]
+
+
+def update(
+    config: Config, parts: Parts, context: None, state: State, rows: Rows, key: Array
+) -> tuple[State, dict[str, Array]]:
+    """One step of maximum likelihood."""
+    features, x = parts.norm.encode(rows.obs), unsquash(rows.action)
+    loss, grads = jax.value_and_grad(log_likelihood_loss)(state.policy, features, x)
+    policy, opt = descend(optimiser(config), grads, state.opt, state.policy)
+    return State(policy, opt, state.key, state.step + 1), {"policy_loss": loss}
+
+
+def policies(state: State) -> dict[str, MixturePolicy]:
+    return {"policy": state.policy}

@@ -1,0 +1,180 @@
+"""CQL (Kumar et al. 2020, "Conservative Q-Learning for Offline Reinforcement Learning"), its version CQL(H).
+
+SAC whose critics are also pushed down on the actions that the policy, or anyone, might take, and up on the logged
+ones (Eq. 4). The push-down term is a log-sum-exp over 3n sampled actions, each divided by the density it was drawn
+from (appendix F). Where implementations differ, ours does this:
+- The log-sum-exp runs over all 3n samples at once, and every sample is valued at s, those drawn at s' too.
+- Targets carry no entropy term ("deterministic backup" in the authors' words; a' is still sampled).
+- All losses are taken at the same parameters, in one fused step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from pspo.algorithms.model_free import Parts, adam_by_part, descend, draw, prepare
+from pspo.algorithms.settings import RowsConfig
+from pspo.config import Bounds
+from pspo.data.batches import Log, Rows
+from pspo.losses import (
+    bellman_target,
+    cloning_actor_loss,
+    conservative_value,
+    proposals,
+    q_values,
+    soft_actor_loss,
+    td_loss,
+    temperature_loss,
+)
+from pspo.nets.actors import TanhGaussian
+from pspo.nets.mlp import MLP, mlp, mlp_stack, moving_average
+
+__all__ = ["Config", "draw", "init", "policies", "prepare", "update"]
+
+LARGEST_WEIGHT = math.log(1e6)  # of the adapted penalty
+
+
+@dataclass(frozen=True)
+class Config(RowsConfig):
+    conservatism: Annotated[float, Bounds(0.0, 1e6)] = 5.0
+    """alpha_c: weight of the conservative gap; 0 is SAC on the log."""
+    samples: Annotated[int, Bounds(1, 1000)] = 10
+    """n: actions of each of the three kinds in the log-sum-exp."""
+    gap_limit: Annotated[float, Bounds(0.0, 1e6)] = 0.0
+    """tau of the Lagrange form: the weighted gap that a multiplier holds; 0 leaves the weight fixed (Eq. 30)."""
+    cloning_steps: Annotated[int, Bounds(0, 1_000_000_000)] = 0
+    """Iterations at the start in which the actor follows the log's actions instead of Q."""
+    critic_rate: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
+    """Learning rate of the critics (and of the multiplier)."""
+    actor_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
+    """Learning rate of actor and temperature."""
+    target_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.005
+    """Moving-average rate of the target critics."""
+
+
+class Learned(NamedTuple):
+    """What gradients move."""
+
+    actor: TanhGaussian
+    critic: MLP  # two, stacked
+    log_alpha: Array
+    log_multiplier: Array
+
+
+class State(NamedTuple):
+    """Everything that resuming needs."""
+
+    learned: Learned
+    target_critic: MLP
+    opt: Any
+    key: Array
+    step: Array
+
+
+class Noise(NamedTuple):
+    """The random numbers of one iteration."""
+
+    next_action: Array  # (batch, action_dim), as the next
+    action: Array
+    samples: Array  # (2, n, batch, action_dim): at s' and at s
+    uniform: Array  # (n, batch, action_dim) in [-1, 1]
+
+
+def optimiser(config: Config) -> optax.GradientTransformation:
+    return adam_by_part(Learned(config.actor_rate, config.critic_rate, config.actor_rate, config.critic_rate))  # pyright: ignore[reportArgumentType]
+
+
+def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
+    key, actor_key, critic_key = jax.random.split(key, 3)
+    inputs, columns, hidden = parts.norm.features, log.rows.action.shape[-1], [config.width] * config.depth
+    actor = TanhGaussian(mlp(actor_key, [inputs, *hidden, 2 * columns], "relu", init="rlkit-actor"))
+    critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="rlkit-critic")
+    learned = Learned(actor, critic, jnp.float32(0.0), jnp.float32(0.0))
+    return State(learned, critic, optimiser(config).init(learned), key, jnp.int32(0))  # pyright: ignore[reportArgumentType]
+
+
+def draw_noise(config: Config, shape: tuple[int, ...], key: Array) -> Noise:
+    k_next, k_action, k_samples, k_uniform = jax.random.split(key, 4)
+    normal, n = jax.random.normal, config.samples
+    uniform = jax.random.uniform(k_uniform, (n, *shape), minval=-1.0, maxval=1.0)
+    return Noise(normal(k_next, shape), normal(k_action, shape), normal(k_samples, (2, n, *shape)), uniform)
+
+
+def critic_target(config: Config, state: State, next_features: Array, rows: Rows, noise: Array) -> Array:
+    """r + gamma min_j Q'_j(s', a'), a' ~ pi(.|s')."""
+    action, _ = state.learned.actor.sample(next_features, noise)
+    next_value = q_values(state.target_critic, next_features, action).min(0)
+    return bellman_target(rows.reward, rows.terminal, next_value, config.gamma)
+
+
+def gap(critic: MLP, features: Array, logged_q: Array, sampled: tuple[Array, Array]) -> Array:
+    """(critics,): how far Q on sampled actions stands above Q on the logged ones (Eq. 4)."""
+    actions, log_density = sampled
+    return (conservative_value(q_values(critic, features, actions), log_density) - logged_q).mean(-1)
+
+
+def penalty(config: Config, gaps: Array, log_multiplier: Array) -> tuple[Array, Array]:
+    """What is added to the critics' loss, and the multiplier's own loss (zero where the weight is fixed)."""
+    weighted = config.conservatism * gaps
+    if config.gap_limit == 0.0:
+        return weighted.sum(), jnp.float32(0.0)
+    multiplier = jnp.exp(jnp.minimum(log_multiplier, LARGEST_WEIGHT))
+    excess = weighted - config.gap_limit
+    return (jax.lax.stop_gradient(multiplier) * excess).sum(), -(multiplier * jax.lax.stop_gradient(excess)).mean()
+
+
+def actor_loss(
+    config: Config, state: State, actor: TanhGaussian, features: Array, logged: Array, noise: Array
+) -> tuple[Array, Array]:
+    """SAC's, or at the start the same with the log's likelihood in the place of Q; also log pi."""
+    alpha = jnp.exp(state.learned.log_alpha)
+    action, log_prob = actor.sample(features, noise)
+    loss = soft_actor_loss(log_prob, q_values(state.learned.critic, features, action).min(0), alpha)
+    if config.cloning_steps:
+        cloning = cloning_actor_loss(log_prob, actor.log_prob(features, logged), alpha)
+        loss = jnp.where(state.step < config.cloning_steps, cloning, loss)
+    return loss, log_prob
+
+
+def update(
+    config: Config, parts: Parts, context: None, state: State, rows: Rows, key: Array
+) -> tuple[State, dict[str, Array]]:
+    """One fused step of critics, actor, temperature and multiplier."""
+    features, next_features = parts.norm.encode(rows.obs), parts.norm.encode(rows.next_obs)
+    noise = draw_noise(config, rows.action.shape, key)
+    target = critic_target(config, state, next_features, rows, noise.next_action)
+    sampled = proposals(state.learned.actor, features, next_features, noise.samples, noise.uniform)
+
+    def loss(moving: Learned) -> tuple[Array, tuple[Array, ...]]:
+        logged_q = q_values(moving.critic, features, rows.action)
+        error = td_loss(logged_q, target)
+        gaps = gap(moving.critic, features, logged_q, sampled)
+        push, multiplier = penalty(config, gaps, moving.log_multiplier)
+        actor, log_prob = actor_loss(config, state, moving.actor, features, rows.action, noise.action)
+        temperature = temperature_loss(moving.log_alpha, log_prob, rows.action.shape[-1])
+        return error + push + multiplier + actor + temperature, (error, gaps, actor, log_prob, logged_q)
+
+    grads, (error, gaps, actor, log_prob, q) = jax.grad(loss, has_aux=True)(state.learned)
+    learned, opt = descend(optimiser(config), grads, state.opt, state.learned)
+    target_critic = moving_average(state.target_critic, learned.critic, config.target_rate)
+    return State(learned, target_critic, opt, state.key, state.step + 1), {
+        "critic_loss": error,
+        "conservative_gap": gaps.mean(),
+        "actor_loss": actor,
+        "entropy": -log_prob.mean(),
+        "alpha": jnp.exp(state.learned.log_alpha),
+        "q_min": q.min(),
+        "q_mean": q.mean(),
+        "q_max": q.max(),
+    }
+
+
+def policies(state: State) -> dict[str, TanhGaussian]:
+    return {"policy": state.learned.actor}
