@@ -20,6 +20,7 @@ from rich.console import Console
 
 from benchmarks import cases, sections, table
 from benchmarks.flops import FORMULAS
+from benchmarks.overhead import overhead
 from benchmarks.timing import FULL, QUICK, Machine
 from pspo.manifest import describe_machine
 
@@ -45,6 +46,8 @@ def measure(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
         say(f"{case.name}: PSPO step and its parts")
         step = sections.pspo_step(machine, case, quick)
         found["cases"][case.name] = {**case.facts(), "pool_fit_step": fit, "pspo_step": step}
+    say("overhead of every algorithm")
+    found["overhead"] = overhead(machine, quick)
     say("actions and simulator")
     found["action"] = sections.single_action(machine, made[0], batch=1000 if quick else 10_000)
     found["simulator"] = sections.simulator(machine, episodes=1000 if quick else 100_000)

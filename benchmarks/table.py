@@ -13,6 +13,7 @@ def show(found: dict[str, Any], console: Console) -> None:
     for name, case in found["cases"].items():
         console.print(_parts(name, case["pspo_step"]))
         console.print(_check(case["pspo_step"]), style="dim")
+    console.print(_overhead(found["overhead"]))
     console.print("Operations are counted by formula:", style="dim")
     for name, formula in found["formulas"].items():
         console.print(f"  {name}: {formula}", style="dim", highlight=False, markup=False)
@@ -58,6 +59,17 @@ def _parts(name: str, step: dict[str, Any]) -> Table:
     grid.add_row("sum of the parts", f"{total['milliseconds']:.2f}", f"{total['share_of_step']:.0%}", "", "")
     whole = step["milliseconds"]["median"]
     grid.add_row("the step as it is", f"{whole:.2f}", "100%", f"{step['flops'] / 1e6:,.1f}", "")
+    return grid
+
+
+def _overhead(found: dict[str, Any]) -> Table:
+    grid = Table(title="Overhead, Hopper size", caption="authors' networks and batches; actions in NumPy")
+    grid.add_column("algorithm")
+    for heading in ("ms per iteration", "ms per action"):
+        grid.add_column(heading, justify="right")
+    for algo, cost in found.items():
+        iteration, action = cost["iteration_milliseconds"], cost["inference_milliseconds"]
+        grid.add_row(algo, spread(iteration, ".2f"), spread(action, ".3f"))
     return grid
 
 

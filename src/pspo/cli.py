@@ -68,6 +68,9 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--task", help="simulator, for a policy whose data named none, such as liquidation")
     evaluate.add_argument("--json", action="store_true", help="print JSON")
 
+    listed = add_command(commands, "list", _list, "Show algorithms, datasets and presets.")
+    listed.add_argument("--json", action="store_true", help="print JSON")
+
     add_check_and_data(commands)
     add_collect(commands)
 
@@ -200,6 +203,12 @@ def _print_result(result: dict[str, Any]) -> None:
     from pspo.report.text import result_table
 
     result_table(result)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    from pspo.listing import as_lines, everything
+
+    print(json.dumps(everything(), indent=2) if arguments.json else "\n".join(as_lines(everything())))
 
 
 def _report(arguments: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from pspo.data.d4rl_files import d4rl_name, place, usual_rows
 from pspo.data.dataset import Dataset
 from pspo.data.sources import load_dataset
 from pspo.envs.task import get_task
-from pspo.estimate import Estimate, Shape, estimate
+from pspo.estimate import RECIPES, Estimate, Shape, estimate
 
 
 def describe(source: Any, algo: str, preset_name: str, settings: dict[str, Any], **how: Any) -> list[str]:
@@ -48,7 +48,7 @@ def _data(source: Any, how: dict[str, Any]) -> tuple[Dataset | Shape, str, str |
 def _phases(found: Estimate, config: Any) -> list[str]:
     lines = []
     for phase in found.phases:
-        what = {"dynamics pool": "model", "reference policy": "reference"}.get(phase.name)
+        what = RECIPES.get(phase.name)
         recipe = getattr(config, what) if what else config
         count = f"{recipe.pool} networks of " if what == "model" else ""
         size = f"{count}{recipe.depth} x {recipe.width} units, "

@@ -27,6 +27,8 @@ STAND_IN_ROWS = 5000
 FIT_STEPS, ITERATIONS = 4, 4  # enough to time what takes seconds; short steps are repeated
 SHORT_SECONDS = 0.5
 MOST_MEMBERS = 10  # larger pools are timed with this many, as their cost is proportional
+RECIPES = {"dynamics pool": "model", "reference policy": "reference", "behaviour VAE": "vae"}
+"""What is fitted before training, as the progress display calls it, and the part of a configuration that says how."""
 
 
 class Shape(NamedTuple):
@@ -65,11 +67,11 @@ def estimate(module: ModuleType, config: Any, data: Dataset | Shape) -> Estimate
         else random_dataset(data._replace(rows=min(data.rows, STAND_IN_ROWS)))
     )
     clock = _Clock()
-    with _own_cache():
+    with own_cache():
         parts, _ = module.prepare(_shortened(config), sample, 0, clock)
         iteration = _time_iteration(module, config, parts, sample)
     phases = []
-    for name, part in (("dynamics pool", "model"), ("reference policy", "reference")):
+    for name, part in RECIPES.items():
         if name in clock.step_seconds:
             recipe = getattr(config, part)
             scale = max(1.0, getattr(recipe, "pool", 1) / MOST_MEMBERS)
@@ -107,7 +109,7 @@ def random_dataset(shape: Shape, episode: int = 500) -> Dataset:
 
 
 @contextlib.contextmanager
-def _own_cache() -> Iterator[None]:
+def own_cache() -> Iterator[None]:
     """What a few steps have fitted must never be found by a real run."""
     before = os.environ.get("PSPO_CACHE")
     with tempfile.TemporaryDirectory(prefix="pspo-estimate-") as folder:
@@ -123,7 +125,7 @@ def _own_cache() -> Iterator[None]:
 def _shortened(config: Any) -> Any:
     """The same networks and batches, a few steps: one window to compile in, one to time."""
     changed: dict[str, Any] = {}
-    for part in ("model", "reference"):
+    for part in RECIPES.values():
         if recipe := getattr(config, part, None):
             short: dict[str, Any] = {"steps": 2 * FIT_STEPS, "evaluate_every": FIT_STEPS}
             if hasattr(recipe, "pool"):

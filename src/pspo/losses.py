@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from pspo.data.batches import Rows
 from pspo.nets.mlp import MLP, apply_stack
 
 
@@ -71,7 +72,26 @@ def cloning_actor_loss(log_prob: Array, logged_log_prob: Array, alpha: Array | f
     return (alpha * log_prob - logged_log_prob).mean()
 
 
-# CQL's
+# CQL's, and what EPQ takes from it
+
+
+def sampled_target(policy: Any, critic: MLP, next_features: Array, rows: Rows, noise: Array, gamma: float) -> Array:
+    """r + gamma min_j Q'_j(s', a'), a' ~ pi(.|s'): a soft target without its entropy term."""
+    action, _ = policy.sample(next_features, noise)
+    next_value = q_values(critic, next_features, action).min(0)
+    return bellman_target(rows.reward, rows.terminal, next_value, gamma)
+
+
+def soft_or_cloning_loss(
+    policy: Any, critic: MLP, log_alpha: Array, features: Array, logged: Array, noise: Array, cloning: Array | None
+) -> tuple[Array, Array]:
+    """SAC's loss of the actor, or while `cloning` the same with the log's likelihood in the place of Q; also log pi."""
+    alpha = jnp.exp(log_alpha)
+    action, log_prob = policy.sample(features, noise)
+    loss = soft_actor_loss(log_prob, q_values(critic, features, action).min(0), alpha)
+    if cloning is not None:
+        loss = jnp.where(cloning, cloning_actor_loss(log_prob, policy.log_prob(features, logged), alpha), loss)
+    return loss, log_prob
 
 
 def conservative_value(q: Array, log_density: Array, temperature: float = 1.0) -> Array:

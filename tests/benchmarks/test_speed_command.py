@@ -42,6 +42,13 @@ def test_every_measurement_is_there(written):
         assert all(math.isfinite(n) and n > 0 for n in numbers(measured))
 
 
+def test_the_overhead_of_an_algorithm_is_an_iteration_and_an_action(written):
+    assert {"bc", "td3bc"} <= written["overhead"].keys()
+    for cost in written["overhead"].values():
+        assert cost["settings"]["width"] == 16
+        assert all(n > 0 for n in numbers([cost["iteration_milliseconds"], cost["inference_milliseconds"]]))
+
+
 def test_parts_cover_the_formula(written):
     (case,) = written["cases"].values()
     step = case["pspo_step"]

@@ -12,6 +12,7 @@ from scipy import stats
 
 from pspo.collecting import sac
 from pspo.data.batches import Rows
+from pspo.losses import q_values, td_loss, temperature_loss
 
 OBS, ACTION, BATCH = 4, 2, 6
 CONFIG = sac.Config(width=8, batch=BATCH, rate=1e-3, gamma=0.9, alpha=0.3)
@@ -51,7 +52,7 @@ def network(net, x: np.ndarray, member: int | None = None) -> np.ndarray:
 
 
 def act(actor, obs: np.ndarray, eps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    out = network(actor, np.asarray(obs, np.float64))
+    out = network(actor.net, np.asarray(obs, np.float64))
     mean, std = out[:, :ACTION], np.exp(np.clip(out[:, ACTION:], -20, 2))
     u = mean + std * eps
     # Change of variables: the density of tanh(u) is that of u over the slope of tanh.
@@ -64,7 +65,7 @@ def lower_q(critic, obs: np.ndarray, action: np.ndarray) -> np.ndarray:
 
 
 def test_log_densities_are_those_of_a_squashed_gaussian(state) -> None:
-    action, log_prob = sac.sample(state.learned.actor, rows().obs, noise(1))
+    action, log_prob = state.learned.actor.sample(rows().obs, noise(1))
     expected = act(state.learned.actor, rows().obs, noise(1))
     np.testing.assert_allclose(action, expected[0], rtol=1e-4)
     np.testing.assert_allclose(log_prob, expected[1], rtol=1e-4)
@@ -72,10 +73,10 @@ def test_log_densities_are_those_of_a_squashed_gaussian(state) -> None:
 
 def test_log_densities_stay_finite_where_tanh_saturates(state) -> None:
     far = np.full((BATCH, ACTION), 300.0, np.float32)
-    action, log_prob = sac.sample(state.learned.actor, rows().obs, far)
+    action, log_prob = state.learned.actor.sample(rows().obs, far)
     assert (np.abs(action) == 1).all()
     assert np.isfinite(log_prob).all()
-    slope = jax.jit(jax.grad(lambda actor: sac.sample(actor, rows().obs, far)[1].sum()))(state.learned.actor)
+    slope = jax.jit(jax.grad(lambda actor: actor.sample(rows().obs, far)[1].sum()))(state.learned.actor)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
 
 
@@ -92,7 +93,7 @@ def test_losses(state) -> None:
     both = np.concatenate([batch.obs, batch.action], axis=-1).astype(np.float64)
     critic = state.learned.critic
     errors = [np.mean((network(critic, both, j)[:, 0] - target) ** 2) for j in (0, 1)]
-    assert float(sac.critic_loss(critic, batch, target)) == pytest.approx(sum(errors), rel=1e-5)
+    assert float(td_loss(q_values(critic, batch.obs, batch.action), target)) == pytest.approx(sum(errors), rel=1e-5)
 
     loss, found = sac.actor_loss(state.learned.actor, critic, jnp.float32(0.7), batch.obs, eps)
     action, log_prob = act(state.learned.actor, batch.obs, eps)
@@ -101,9 +102,9 @@ def test_losses(state) -> None:
 
     log_alpha = jnp.float32(-1.5)
     expected = -np.mean(-1.5 * (log_prob - ACTION))
-    assert float(sac.temperature_loss(log_alpha, found, ACTION)) == pytest.approx(expected, rel=1e-4)
+    assert float(temperature_loss(log_alpha, found, ACTION)) == pytest.approx(expected, rel=1e-4)
     # Too much entropy (log pi below the target) lowers the temperature, too little raises it.
-    push = jax.grad(sac.temperature_loss)
+    push = jax.grad(temperature_loss)
     assert push(log_alpha, jnp.full(3, -10.0), ACTION) > 0 > push(log_alpha, jnp.full(3, 10.0), ACTION)
 
 
@@ -123,8 +124,8 @@ def test_each_part_moves_by_its_own_loss_alone(state) -> None:
             return sac.actor_loss(actor, before.critic, alpha, batch.obs, own_noise)
 
         by_actor, log_prob = jax.grad(actor_loss, has_aux=True)(before.actor)
-        by_critic = jax.grad(sac.critic_loss)(before.critic, batch, target)
-        by_alpha = jax.grad(sac.temperature_loss)(before.log_alpha, log_prob, ACTION)
+        by_critic = jax.grad(lambda net: td_loss(q_values(net, batch.obs, batch.action), target))(before.critic)
+        by_alpha = jax.grad(temperature_loss)(before.log_alpha, log_prob, ACTION)
         return moved, sac.Learned(by_actor, by_critic, by_alpha)
 
     moved, gradients = step_and_gradients(state)
@@ -151,11 +152,10 @@ def test_updates_repeat_to_the_bit_and_one_after_the_other_is_the_same_as_many(s
 
 
 def test_the_exported_actor_acts_like_the_network(state) -> None:
-    policy, obs = sac.behaviour(state.learned.actor), np.asarray(rows().obs)
-    np.testing.assert_allclose(
-        policy.sample(obs, noise(4)), sac.sample(state.learned.actor, obs, noise(4))[0], atol=1e-6
-    )
-    np.testing.assert_allclose(policy.mode(obs), sac.sample(state.learned.actor, obs, 0 * noise(4))[0], atol=1e-6)
+    actor, obs = state.learned.actor, np.asarray(rows().obs)
+    policy = sac.behaviour(actor)
+    np.testing.assert_allclose(policy.sample(obs, noise(4)), actor.sample(obs, noise(4))[0], atol=1e-6)
+    np.testing.assert_allclose(policy.mode(obs), actor.sample(obs, 0 * noise(4))[0], atol=1e-6)
 
 
 # A task in two steps: the first action a becomes the second state, which pays -(a - 0.5)^2. Only the target's look
@@ -187,7 +187,6 @@ def test_it_learns_a_task_that_needs_looking_ahead(monkeypatch) -> None:
     assert chosen_action(TINY) == pytest.approx(0.5, abs=0.12)
     assert chosen_action(sac.Config(**{**vars(TINY), "gamma": 0.0})) != pytest.approx(0.5, abs=0.12)
     # Without the critic in its loss, the actor only keeps its entropy.
-    q_values = sac.q_values
     full_loss = sac.actor_loss
 
     def blind(actor, critic, alpha, obs, eps):

@@ -12,8 +12,21 @@ ALGORITHMS = {
     "bc": "pspo.algorithms.bc",
     "cql": "pspo.algorithms.cql",
     "dmg": "pspo.algorithms.dmg",
+    "epq": "pspo.algorithms.epq",
     "iql": "pspo.algorithms.iql",
+    "oraac": "pspo.algorithms.oraac",
     "td3bc": "pspo.algorithms.td3bc",
+}
+
+TITLES = {
+    "pspo": "Posterior Sampling-based Policy Optimization: an ensemble of models, weighed by the critic",
+    "bc": "behaviour cloning: the log's own policy",
+    "cql": "Conservative Q-Learning, CQL(H)",
+    "dmg": "Doubly Mild Generalization",
+    "epq": "Exclusively Penalized Q-learning",
+    "iql": "Implicit Q-Learning",
+    "oraac": "Offline Risk-Averse Actor-Critic",
+    "td3bc": "TD3+BC, a minimalist approach",
 }
 
 DIAGNOSTICS = {"pspo": "pspo.algorithms.pspo_diagnostics"}

@@ -24,12 +24,11 @@ from pspo.algorithms.settings import RowsConfig
 from pspo.config import Bounds
 from pspo.data.batches import Log, Rows
 from pspo.losses import (
-    bellman_target,
-    cloning_actor_loss,
     conservative_value,
     proposals,
     q_values,
-    soft_actor_loss,
+    sampled_target,
+    soft_or_cloning_loss,
     td_loss,
     temperature_loss,
 )
@@ -107,13 +106,6 @@ def draw_noise(config: Config, shape: tuple[int, ...], key: Array) -> Noise:
     return Noise(normal(k_next, shape), normal(k_action, shape), normal(k_samples, (2, n, *shape)), uniform)
 
 
-def critic_target(config: Config, state: State, next_features: Array, rows: Rows, noise: Array) -> Array:
-    """r + gamma min_j Q'_j(s', a'), a' ~ pi(.|s')."""
-    action, _ = state.learned.actor.sample(next_features, noise)
-    next_value = q_values(state.target_critic, next_features, action).min(0)
-    return bellman_target(rows.reward, rows.terminal, next_value, config.gamma)
-
-
 def gap(critic: MLP, features: Array, logged_q: Array, sampled: tuple[Array, Array]) -> Array:
     """(critics,): how far Q on sampled actions stands above Q on the logged ones (Eq. 4)."""
     actions, log_density = sampled
@@ -130,46 +122,37 @@ def penalty(config: Config, gaps: Array, log_multiplier: Array) -> tuple[Array, 
     return (jax.lax.stop_gradient(multiplier) * excess).sum(), -(multiplier * jax.lax.stop_gradient(excess)).mean()
 
 
-def actor_loss(
-    config: Config, state: State, actor: TanhGaussian, features: Array, logged: Array, noise: Array
-) -> tuple[Array, Array]:
-    """SAC's, or at the start the same with the log's likelihood in the place of Q; also log pi."""
-    alpha = jnp.exp(state.learned.log_alpha)
-    action, log_prob = actor.sample(features, noise)
-    loss = soft_actor_loss(log_prob, q_values(state.learned.critic, features, action).min(0), alpha)
-    if config.cloning_steps:
-        cloning = cloning_actor_loss(log_prob, actor.log_prob(features, logged), alpha)
-        loss = jnp.where(state.step < config.cloning_steps, cloning, loss)
-    return loss, log_prob
-
-
 def update(
     config: Config, parts: Parts, context: None, state: State, rows: Rows, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One fused step of critics, actor, temperature and multiplier."""
     features, next_features = parts.norm.encode(rows.obs), parts.norm.encode(rows.next_obs)
     noise = draw_noise(config, rows.action.shape, key)
-    target = critic_target(config, state, next_features, rows, noise.next_action)
-    sampled = proposals(state.learned.actor, features, next_features, noise.samples, noise.uniform)
+    old = state.learned
+    target = sampled_target(old.actor, state.target_critic, next_features, rows, noise.next_action, config.gamma)
+    sampled = proposals(old.actor, features, next_features, noise.samples, noise.uniform)
+    cloning = state.step < config.cloning_steps if config.cloning_steps else None
 
     def loss(moving: Learned) -> tuple[Array, tuple[Array, ...]]:
         logged_q = q_values(moving.critic, features, rows.action)
         error = td_loss(logged_q, target)
         gaps = gap(moving.critic, features, logged_q, sampled)
         push, multiplier = penalty(config, gaps, moving.log_multiplier)
-        actor, log_prob = actor_loss(config, state, moving.actor, features, rows.action, noise.action)
+        actor, log_prob = soft_or_cloning_loss(
+            moving.actor, old.critic, old.log_alpha, features, rows.action, noise.action, cloning
+        )
         temperature = temperature_loss(moving.log_alpha, log_prob, rows.action.shape[-1])
         return error + push + multiplier + actor + temperature, (error, gaps, actor, log_prob, logged_q)
 
-    grads, (error, gaps, actor, log_prob, q) = jax.grad(loss, has_aux=True)(state.learned)
-    learned, opt = descend(optimiser(config), grads, state.opt, state.learned)
+    grads, (error, gaps, actor, log_prob, q) = jax.grad(loss, has_aux=True)(old)
+    learned, opt = descend(optimiser(config), grads, state.opt, old)
     target_critic = moving_average(state.target_critic, learned.critic, config.target_rate)
     return State(learned, target_critic, opt, state.key, state.step + 1), {
         "critic_loss": error,
         "conservative_gap": gaps.mean(),
         "actor_loss": actor,
         "entropy": -log_prob.mean(),
-        "alpha": jnp.exp(state.learned.log_alpha),
+        "alpha": jnp.exp(old.log_alpha),
         "q_min": q.min(),
         "q_mean": q.mean(),
         "q_max": q.max(),

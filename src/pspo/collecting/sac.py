@@ -22,9 +22,9 @@ from jax import Array
 from pspo.collecting.behaviour import LOG_STD_MAX, LOG_STD_MIN, Gaussian
 from pspo.config import Bounds
 from pspo.data.batches import Rows
-from pspo.nets.mlp import MLP, apply_stack, mlp, mlp_stack, moving_average
-
-LOG_2, LOG_SQRT_2PI = 0.6931471805599453, 0.9189385332046727
+from pspo.losses import bellman_target, q_values, soft_actor_loss, td_loss, temperature_loss
+from pspo.nets.actors import TanhGaussian
+from pspo.nets.mlp import MLP, mlp, mlp_stack, moving_average
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Config:
 class Learned(NamedTuple):
     """What gradients move."""
 
-    actor: MLP  # mean and log standard deviation of the action before the tanh
+    actor: TanhGaussian
     critic: MLP  # two, stacked
     log_alpha: Array
 
@@ -76,7 +76,8 @@ class State(NamedTuple):
 def init(config: Config, obs_dim: int, action_dim: int, key: Array) -> State:
     key, actor_key, critic_key = jax.random.split(key, 3)
     hidden = [config.width] * config.depth
-    actor = mlp(actor_key, [obs_dim, *hidden, 2 * action_dim], "relu", last_scale=0.1)
+    net = mlp(actor_key, [obs_dim, *hidden, 2 * action_dim], "relu", last_scale=0.1)
+    actor = TanhGaussian(net, LOG_STD_MIN, LOG_STD_MAX)
     critic = mlp_stack(critic_key, 2, [obs_dim + action_dim, *hidden, 1], activation="relu")
     learned = Learned(actor, critic, jnp.log(jnp.float32(config.alpha)))
     return State(learned, critic, optimiser(config).init(learned), key, jnp.int32(0))  # pyright: ignore[reportArgumentType]
@@ -86,49 +87,18 @@ def optimiser(config: Config) -> optax.GradientTransformation:
     return optax.adam(config.rate)
 
 
-def moments(actor: MLP, obs: Array) -> tuple[Array, Array]:
-    mean, log_std = jnp.split(actor(obs), 2, axis=-1)
-    return mean, jnp.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
-
-
-def sample(actor: MLP, obs: Array, noise: Array) -> tuple[Array, Array]:
-    """Reparameterised actions tanh(u) and their log densities (appendix C of the paper).
-
-    log(1 - tanh(u)^2) is written 2 (log 2 - u - softplus(-2 u)), which does not overflow where tanh saturates.
-    """
-    mean, log_std = moments(actor, obs)
-    u = mean + jnp.exp(log_std) * noise
-    gaussian = -0.5 * jnp.square(noise) - log_std - LOG_SQRT_2PI
-    return jnp.tanh(u), (gaussian - 2.0 * (LOG_2 - u - jax.nn.softplus(-2.0 * u))).sum(-1)
-
-
-def q_values(critic: MLP, obs: Array, action: Array) -> Array:
-    """(critics, batch)."""
-    return apply_stack(critic, jnp.concatenate([obs, action], axis=-1))[..., 0]
-
-
 def critic_target(config: Config, state: State, rows: Rows, noise: Array) -> Array:
     """r + gamma (min_j Q'_j(s', a') - alpha log pi(a'|s')), a' ~ pi(.|s'); nothing follows a terminal (Eqs. 3, 5)."""
-    action, log_prob = sample(state.learned.actor, rows.next_obs, noise)
+    action, log_prob = state.learned.actor.sample(rows.next_obs, noise)
     q = q_values(state.target_critic, rows.next_obs, action).min(0)
     soft = q - jnp.exp(state.learned.log_alpha) * log_prob
-    return rows.reward + config.gamma * jnp.where(rows.terminal, 0.0, soft)
+    return bellman_target(rows.reward, rows.terminal, soft, config.gamma)
 
 
-def critic_loss(critic: MLP, rows: Rows, target: Array) -> Array:
-    """Squared error to the target, summed over the two critics (Eq. 5 up to a factor)."""
-    return jnp.square(q_values(critic, rows.obs, rows.action) - target).mean(1).sum()
-
-
-def actor_loss(actor: MLP, critic: MLP, alpha: Array, obs: Array, noise: Array) -> tuple[Array, Array]:
+def actor_loss(actor: TanhGaussian, critic: MLP, alpha: Array, obs: Array, noise: Array) -> tuple[Array, Array]:
     """alpha log pi(a|s) - min_j Q_j(s, a) at reparameterised actions (Eq. 9); also log pi itself."""
-    action, log_prob = sample(actor, obs, noise)
-    return (alpha * log_prob - q_values(critic, obs, action).min(0)).mean(), log_prob
-
-
-def temperature_loss(log_alpha: Array, log_prob: Array, action_dim: int) -> Array:
-    """Moves the entropy towards minus the number of action dimensions (Eq. 17, in log alpha)."""
-    return -(log_alpha * jax.lax.stop_gradient(log_prob - action_dim)).mean()
+    action, log_prob = actor.sample(obs, noise)
+    return soft_actor_loss(log_prob, q_values(critic, obs, action).min(0), alpha), log_prob
 
 
 def update(config: Config, state: State, rows: Rows) -> tuple[State, dict[str, Array]]:
@@ -139,7 +109,7 @@ def update(config: Config, state: State, rows: Rows) -> tuple[State, dict[str, A
     target = critic_target(config, state, rows, next_noise)
 
     def loss(moving: Learned):
-        critic = critic_loss(moving.critic, rows, target)
+        critic = td_loss(q_values(moving.critic, rows.obs, rows.action), target)  # Eq. 5, up to a factor
         actor, log_prob = actor_loss(moving.actor, learned.critic, jnp.exp(learned.log_alpha), rows.obs, noise)
         temperature = temperature_loss(moving.log_alpha, log_prob, rows.action.shape[-1])
         return critic + actor + temperature, (critic, actor, log_prob)
@@ -163,10 +133,11 @@ def update_many(config: Config, state: State, batches: Rows) -> tuple[State, dic
     return state, {name: values.mean() for name, values in metrics.items()}
 
 
-def behaviour(actor: MLP) -> Gaussian:
+def behaviour(actor: TanhGaussian) -> Gaussian:
     """The actor in NumPy: what acts in the environment, and what a policy file holds."""
-    layers = [(np.asarray(w), np.asarray(b)) for w, b in zip(actor.weights, actor.biases, strict=True)]
+    net = actor.net
+    layers = [(np.asarray(w), np.asarray(b)) for w, b in zip(net.weights, net.biases, strict=True)]
     *hidden, (w, b) = layers
     half = b.size // 2
     mean, log_std = ((np.ascontiguousarray(w[:, part]), b[part]) for part in (slice(half), slice(half, None)))
-    return Gaussian(tuple(hidden), mean, log_std, actor.activation, "tanh")
+    return Gaussian(tuple(hidden), mean, log_std, net.activation, "tanh")

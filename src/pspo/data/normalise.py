@@ -141,7 +141,8 @@ def normaliser_in(dataset: Dataset, states: str, rewards: str, gamma: float) -> 
     if rewards != "spread":
         returns = dataset.episode_returns()
         span = float(np.ptp(returns)) / 1000.0 if rewards == "range" else 1.0
-        norm = norm._replace(reward_scale=np.asarray(span if span > 0.0 else 1.0, np.float32))
+        rounding = 1e-6 * float(np.abs(returns).max())  # returns that differ by less are equal
+        norm = norm._replace(reward_scale=np.asarray(span if 1000.0 * span > rounding else 1.0, np.float32))
     return norm
 
 

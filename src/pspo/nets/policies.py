@@ -37,10 +37,13 @@ class Mixture(NamedTuple):
         """(count, ..., action_dim) independent draws."""
         which, noise = jax.random.split(key)
         k = jax.random.categorical(which, self.log_weight, shape=(count, *self.log_weight.shape[:-1]))
-        # One-hot contraction rather than a gather: the mixture is small, and this stays a fused loop.
-        one_hot = jax.nn.one_hot(k, self.log_weight.shape[-1])[..., None]
-        mean, log_std = (one_hot * self.mean).sum(-2), (one_hot * self.log_std).sum(-2)
-        return mean + jnp.exp(log_std) * jax.random.normal(noise, mean.shape)
+        # A gather, not a product with one-hot vectors and a sum: XLA for CPUs fuses two of those into a program that
+        # reads the wrong memory from some thousand rows on.
+        mean, log_std = (
+            jnp.take_along_axis(jnp.broadcast_to(part, (*k.shape, *part.shape[-2:])), k[..., None, None], axis=-2)
+            for part in (self.mean, self.log_std)
+        )
+        return (mean + jnp.exp(log_std) * jax.random.normal(noise, mean.shape))[..., 0, :]
 
     def mode(self) -> Array:
         """Mean of the heaviest component: the action a deployed policy takes."""

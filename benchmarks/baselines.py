@@ -1,0 +1,92 @@
+"""All algorithms under one protocol: `python -m benchmarks.baselines liquidation [ALGO ...]`, or a MuJoCo log
+`python -m benchmarks.baselines DATA-FOLDER/hopper-medium.hdf5 [ALGO ...] --seeds 2`.
+
+Each is `pspo train DATASET --algo ALGO --preset laptop`, final policies without noise, 100,000 episodes on
+liquidation and 50 on MuJoCo. What is kept, in benchmarks/results/baselines-DATASET-ALGO.json: command, mean, spread,
+every seed's numbers and curve. `--table` prints it, beside the row that the paper prints for liquidation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from benchmarks import claims
+from pspo.algorithms import ALGORITHMS
+
+PAPER = {"liquidation": {"pspo": 102.3, "cql": 89.4, "iql": 0.0, "oraac": 0.0}}
+"""What the paper prints for them."""
+
+
+def main() -> None:
+    parser = claims.claim_parser(__doc__)
+    parser.add_argument("dataset", nargs="?", help="liquidation, or the path of a file TASK-LEVEL.hdf5")
+    parser.add_argument("algorithms", nargs="*", metavar="ALGO", help="default: every one but PSPO")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings")
+    parser.add_argument("--preset", default="laptop")
+    options = claims.parse(parser, table)
+    if options.dataset is None:
+        parser.error("name a dataset: liquidation, or the path of a file such as DATA/hopper-medium.hdf5.")
+    claims.require_variants(parser, options.algorithms, ALGORITHMS)
+    runs = claims.runs_folder(options, "baselines")
+    for algo in options.algorithms or [name for name in ALGORITHMS if name != "pspo"]:
+        measure(algo, options, runs / f"{Path(options.dataset).stem}-{algo}")
+
+
+def measure(algo: str, options: argparse.Namespace, folder: Path) -> None:
+    name = Path(options.dataset).stem
+    built_in = options.dataset == "liquidation"
+    what = [options.dataset, *([] if built_in else ["--task", name.split("-")[0]]), "--algo", algo]
+    what += ["--preset", options.preset]
+    words = claims.train_words(what, options, 100_000 if built_in else 50, options.settings)
+    summary = claims.run(words, folder) | {"dataset": name}  # a path says nothing elsewhere
+    seeds = f"--first-seed {options.first_seed} --seeds {options.seeds}"
+    place = name if built_in else f"DATA-FOLDER/{name}.hdf5"
+    changed = "".join(f" --set {setting}" for setting in options.settings)
+    result = {
+        "dataset": name,
+        "algo": algo,
+        "command": f"python -m benchmarks.baselines {place} {algo} {seeds}{changed}",
+        "runs": shlex.join(["pspo", *words[:1], place, *words[2:]]),
+        "manifest": claims.manifest(folder, summary),
+        "summary": summary,
+        "curves": {f"seed-{seed}": curve(folder / f"seed-{seed}") for seed in summary["seeds"]},
+    }
+    claims.keep(result, options.results, f"baselines-{name}-{algo}")
+    print(table(options.results))
+
+
+def curve(run: Path) -> list[dict[str, float]]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    names = ("step", "score", "score_by_regret", "q_mean")
+    return [{name: round(row[name], 3) for name in names if name in row} for row in rows if "score" in row]
+
+
+def table(results: Path) -> str:
+    """One Markdown table per dataset."""
+    kept = [json.loads(path.read_text()) for path in sorted(results.glob("baselines-*.json"))]
+    tables = []
+    for dataset in sorted({found["dataset"] for found in kept}):
+        lines = [f"{dataset}:", "", "| algorithm | score | each seed | the paper | iterations | minutes |"]
+        lines.append("|---|---|---|---|---|---|")
+        lines += [_line(found) for found in kept if found["dataset"] == dataset]
+        tables.append("\n".join(lines))
+    return "\n\n".join(tables)
+
+
+def _line(found: dict[str, Any]) -> str:
+    summary = found["summary"]
+    score = summary.get("score_by_regret") or summary["score"]  # the same with less noise, where an optimum is known
+    each = ", ".join(f"{value:.1f}" for value in score["each"])
+    paper = PAPER.get(found["dataset"], {}).get(found["algo"])
+    return (
+        f"| {found['algo']} | {score['mean']:.1f} ± {score['std']:.1f} | {each} | {'' if paper is None else paper} "
+        f"| {summary['steps']['mean']:,.0f} | {summary['seconds']['mean'] / 60:.1f} |"
+    )
+
+
+if __name__ == "__main__":
+    main()

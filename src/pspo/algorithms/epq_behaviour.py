@@ -1,0 +1,239 @@
+"""What EPQ knows of the behaviour before it starts: a VAE of the log's actions, and how good each row is among those
+of its neighbourhood. Both are kept in the cache, and all seeds share them, as the authors' do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from scipy.special import logsumexp
+
+from pspo.algorithms.model_free import descend
+from pspo.cache import content_key, remember
+from pspo.config import Bounds
+from pspo.data.dataset import Dataset
+from pspo.data.neighbours import chunks, mean_spacing, nearest_states, state_tree
+from pspo.data.normalise import Normaliser
+from pspo.display import Progress
+from pspo.errors import Diverged, UserError
+from pspo.losses import bellman_target, q_values, td_loss
+from pspo.nets.mlp import MLP, mlp_stack, moving_average
+from pspo.nets.vae import VAE, vae, vae_loss
+
+RECIPE = 1
+LATENTS_PER_COLUMN = 2  # of a state; the authors'
+TARGET_RATE = 0.005  # of Q_beta's target
+SEED = 0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class VAEConfig:
+    """Recipe of the behaviour model."""
+
+    width: Annotated[int, Bounds(4, 4096)] = 512
+    """Units in a hidden layer of encoder and decoder."""
+    depth: Annotated[int, Bounds(1, 8)] = 2
+    """Hidden layers of each."""
+    steps: Annotated[int, Bounds(1, 100_000_000)] = 2_000_000
+    """Gradient steps before EPQ starts; it goes on learning afterwards."""
+    batch: Annotated[int, Bounds(1, 65536)] = 512
+    """Rows per step."""
+    rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
+    """Adam's learning rate in those steps; afterwards it is the actor's."""
+    evaluate_every: Annotated[int, Bounds(1, 1_000_000)] = 1000
+    """Steps between two reports of the loss."""
+
+
+@dataclass(frozen=True)
+class QBetaConfig:
+    """What decides the value of the behaviour, learned by SARSA as long and as fast as the VAE."""
+
+    gamma: float
+    width: int
+    depth: int
+    fit: VAEConfig
+
+
+@dataclass(frozen=True)
+class PriorityConfig:
+    """What decides the weights of rows."""
+
+    neighbours: int
+    epsilon: float
+    zeta: float
+    gamma: float
+    q_beta: QBetaConfig | None  # None: the log's own returns
+
+
+# Stage A: the behaviour
+
+
+def load_or_fit_vae(
+    dataset: Dataset, norm: Normaliser, config: VAEConfig, progress: Progress
+) -> tuple[VAE, dict[str, Any]]:
+    """beta^ from the cache, or fitted now."""
+    key = content_key("epq-vae", RECIPE, dataset, norm, config, SEED)
+
+    def fresh(key: Array) -> VAE:
+        latent = LATENTS_PER_COLUMN * dataset.obs_dim
+        return vae(key, norm.features, dataset.action_dim, latent, config.width, config.depth)
+
+    def make() -> tuple[VAE, dict[str, Any]]:
+        rows = jnp.asarray(norm.encode(dataset.obs)), _unit(dataset, norm)
+        net, loss = fit_vae(fresh(jax.random.PRNGKey(SEED)), rows, config, partial(progress, "behaviour VAE"))
+        return net, {"loss": loss}
+
+    net, facts, cached = remember(key, lambda: eqx.filter_eval_shape(fresh, jax.random.PRNGKey(0)), make)
+    return net, facts | {"key": key, "cached": cached}
+
+
+def _unit(dataset: Dataset, norm: Normaliser) -> Array:
+    return jnp.asarray(np.clip(norm.unit_action(dataset.action), -1.0, 1.0))
+
+
+def fit_vae(net: VAE, rows: tuple[Array, Array], config: VAEConfig, report: Callable[..., None]) -> tuple[VAE, float]:
+    """Adam on the evidence bound of (features, action); also the last loss."""
+    rule = optax.adam(config.rate)
+    latent = net.decoder.weights[0].shape[0] - rows[0].shape[1]
+
+    def step(state: tuple[VAE, Any], rows: tuple[Array, Array], key: Array) -> tuple[tuple[VAE, Any], Array]:
+        k_pick, k_noise = jax.random.split(key)
+        pick = jax.random.randint(k_pick, (config.batch,), 0, rows[0].shape[0])
+        noise = jax.random.normal(k_noise, (config.batch, latent))
+        loss, grads = jax.value_and_grad(vae_loss)(state[0], rows[0][pick], rows[1][pick], noise)
+        return descend(rule, grads, state[1], state[0]), loss
+
+    (net, _), loss = _steps(step, (net, rule.init(net)), rows, config, report)  # pyright: ignore[reportArgumentType]
+    return net, loss
+
+
+def _steps(
+    step: Callable[[T, Any, Array], tuple[T, Array]],
+    state: T,
+    rows: Any,
+    config: VAEConfig,
+    report: Callable[..., None],
+) -> tuple[T, float]:
+    """`config.steps` steps in compiled windows, and the mean loss of the last one."""
+
+    @partial(jax.jit, static_argnames="count")
+    def window(state: T, rows: Any, key: Array, count: int) -> tuple[T, Array]:
+        state, losses = jax.lax.scan(lambda s, k: step(s, rows, k), state, jax.random.split(key, count))
+        return state, losses.mean()
+
+    key, done, loss = jax.random.PRNGKey(SEED), 0, np.inf
+    while done < config.steps:
+        count = min(config.evaluate_every, config.steps - done)
+        state, mean = window(state, rows, jax.random.fold_in(key, done), count)
+        done, loss = done + count, float(mean)
+        if not np.isfinite(loss):
+            raise Diverged(f"the behaviour model diverged by step {done}: its loss is {loss}; lower vae.rate.")
+        report(done, config.steps, {"loss": loss})
+    return state, loss
+
+
+class Sarsa(NamedTuple):
+    """Rows with the action that followed."""
+
+    features: Array
+    action: Array
+    reward: Array
+    terminal: Array
+    next_features: Array
+    next_action: Array
+
+
+def sarsa_rows(dataset: Dataset, norm: Normaliser) -> Sarsa:
+    """Without the last rows of episodes that were cut: nobody knows what came next."""
+    row = np.flatnonzero(dataset.terminal | ~dataset.episode_end)
+    if not len(row):
+        raise UserError(f"no row of '{dataset.name}' is followed by another: Q_beta needs some, use_q_beta=false none.")
+    action = _unit(dataset, norm)
+    return Sarsa(
+        features=jnp.asarray(norm.encode(dataset.obs[row])),
+        action=action[row],
+        reward=jnp.asarray(dataset.reward[row] / norm.reward_scale),
+        terminal=jnp.asarray(dataset.terminal[row]),
+        next_features=jnp.asarray(norm.encode(dataset.next_obs[row])),
+        next_action=action[np.minimum(row + 1, dataset.size - 1)],  # where the row is terminal it does not count
+    )
+
+
+def fit_q_beta(rows: Sarsa, config: QBetaConfig, report: Callable[..., None]) -> tuple[MLP, float]:
+    """One critic on r + gamma Q'(s', a'), a' being the log's; also the last loss."""
+    rule, fit = optax.adam(config.fit.rate), config.fit
+    sizes = [rows.features.shape[1] + rows.action.shape[1], *[config.width] * config.depth, 1]
+    critic = mlp_stack(jax.random.PRNGKey(SEED), 1, sizes, activation="relu", init="rlkit-critic")
+
+    def step(state: tuple[MLP, MLP, Any], rows: Sarsa, key: Array) -> tuple[tuple[MLP, MLP, Any], Array]:
+        critic, target_critic, opt = state
+        pick = jax.random.randint(key, (fit.batch,), 0, rows.reward.shape[0])
+        now = Sarsa(*(part[pick] for part in rows))
+        after = q_values(target_critic, now.next_features, now.next_action)
+        target = bellman_target(now.reward, now.terminal, after, config.gamma)
+        loss, grads = jax.value_and_grad(lambda net: td_loss(q_values(net, now.features, now.action), target))(critic)
+        critic, opt = descend(rule, grads, opt, critic)
+        return (critic, moving_average(target_critic, critic, TARGET_RATE), opt), loss
+
+    start = (critic, critic, rule.init(critic))  # pyright: ignore[reportArgumentType]
+    (critic, _, _), loss = _steps(step, start, rows, fit, report)
+    return critic, loss
+
+
+# Stage B: the weights of rows
+
+
+def load_or_make_weights(
+    dataset: Dataset, norm: Normaliser, config: PriorityConfig, progress: Progress
+) -> tuple[Array, dict[str, Any]]:
+    """w of every row from the cache, or found now."""
+    key = content_key("epq-weights", RECIPE, dataset, norm, config, SEED)
+
+    def make() -> tuple[dict[str, Array], dict[str, Any]]:
+        value = row_values(dataset, norm, config, progress)
+        weight, facts = priority_weights(dataset.obs, value, config, partial(progress, "nearest states"))
+        return {"weight": jnp.asarray(weight)}, facts
+
+    like = {"weight": jax.ShapeDtypeStruct((dataset.size,), jnp.float32)}
+    found, facts, cached = remember(key, lambda: like, make)
+    return found["weight"], facts | {"key": key, "cached": cached}  # pyright: ignore[reportReturnType]
+
+
+def row_values(dataset: Dataset, norm: Normaliser, config: PriorityConfig, progress: Progress) -> np.ndarray:
+    """G: the log's return from each row to its episode's end, in the critics' units, or Q_beta there."""
+    if config.q_beta is None:
+        return dataset.returns_to_go(config.gamma) / float(norm.reward_scale)
+    critic, _ = fit_q_beta(sarsa_rows(dataset, norm), config.q_beta, partial(progress, "behaviour value"))
+    evaluate, action = jax.jit(q_values), _unit(dataset, norm)
+    parts = [evaluate(critic, jnp.asarray(norm.encode(dataset.obs[r])), action[r])[0] for r in chunks(dataset.size)]
+    return np.concatenate(parts).astype(np.float64)
+
+
+def priority_weights(
+    obs: np.ndarray, value: np.ndarray, config: PriorityConfig, report: Callable[..., None]
+) -> tuple[np.ndarray, dict[str, float]]:
+    """w_i = exp(G_i / zeta) / sum_k exp(G_k / zeta) over the states k, i among them, at most epsilon spacings away.
+
+    In (0, 1]; far below the best of its neighbours a weight rounds to zero, and both of its uses have a floor.
+    """
+    tree, size = state_tree(obs), len(obs)
+    spacing = mean_spacing(tree, config.neighbours, lambda done: report(done, 2 * size, {}))
+    weight, near_by = np.empty(size, np.float32), 0
+    for rows in chunks(size):
+        index, distance = nearest_states(tree, rows, config.neighbours, config.epsilon * spacing)
+        logits = np.where(np.isfinite(distance), value[index] / config.zeta, -np.inf)
+        weight[rows] = np.exp(logits[:, 0] - logsumexp(logits, axis=1))
+        near_by += int(np.isfinite(distance).sum()) - len(rows)
+        report(size + int(rows[-1]) + 1, 2 * size, {"mean weight": float(weight[: rows[-1] + 1].mean())})
+    return weight, {"spacing": spacing, "neighbours": near_by / size, "mean_weight": float(weight.mean())}

@@ -1,0 +1,141 @@
+"""What every algorithm must do, whatever it is: one suite for all of them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from contract_cases import CHUNK, LEARNERS, make_case, trained, usual
+from tiny_task import ACTIONS, extreme_log, score, tiny_log
+
+from pspo import checkpoint
+from pspo.algorithms import ALGORITHMS
+from pspo.nets.actors import act
+from pspo.policy import Policy, from_network, load_policy
+
+every_algorithm = pytest.mark.parametrize("algo", LEARNERS)
+
+
+def leaves(tree) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def same_bits(a, b) -> bool:
+    return all(x.tobytes() == y.tobytes() for x, y in zip(leaves(a), leaves(b), strict=True))
+
+
+def policy_of(algo: str, state) -> Policy:
+    case = usual(algo)
+    return from_network(case.module.policies(state)["policy"], case.parts.norm, {"algo": algo})
+
+
+def test_every_algorithm_is_here() -> None:
+    assert set(LEARNERS) == set(ALGORITHMS)
+
+
+@every_algorithm
+def test_a_chunk_keeps_shapes_and_types_and_counts_its_steps(algo: str) -> None:
+    before, after = trained(algo)[:2]
+    assert jax.tree.structure(before) == jax.tree.structure(after)
+    for x, y in zip(leaves(before), leaves(after), strict=True):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+        assert x.dtype in (np.float32, np.int32, np.uint32, np.bool_)
+    assert (int(before.step), int(after.step)) == (0, CHUNK)
+
+
+@every_algorithm
+def test_metrics_are_finite_numbers(algo: str) -> None:
+    _, metrics = usual(algo).go_on(trained(algo)[0])
+    assert metrics
+    for name, value in metrics.items():
+        assert value.shape == (), name
+        assert np.isfinite(value), name
+
+
+@every_algorithm
+def test_a_seed_decides_everything(algo: str) -> None:
+    case = usual(algo)
+    assert same_bits(case.go_on(case.start(0))[0], trained(algo)[1])
+    other = case.go_on(case.start(1))[0]
+    assert not same_bits(case.module.policies(other), case.module.policies(trained(algo)[1]))
+
+
+@every_algorithm
+def test_a_state_that_went_through_a_file_goes_on_to_the_same_bits(algo: str, tmp_path) -> None:
+    case = usual(algo)
+    checkpoint.save(tmp_path, CHUNK, trained(algo)[1])
+    shapes = jax.eval_shape(case.init, case.log, jax.random.PRNGKey(0))
+    found = checkpoint.load_newest(tmp_path, shapes, pytest.fail)
+    assert found is not None
+    assert found[0] == CHUNK
+    assert same_bits(case.go_on(found[1])[0], trained(algo)[2])
+
+
+@every_algorithm
+def test_seeds_side_by_side_are_what_they_are_alone(algo: str) -> None:
+    """Five updates of a vmap over two states, against each state alone; sums may be split otherwise, so not to bits."""
+    case = usual(algo)
+    states = [trained(algo)[0], case.start(1)]
+    count = 5
+
+    def few(state, arrays, log):
+        fixed = case.parts._replace(arrays=arrays)
+        state, context = (
+            case.module.imagine(case.config, fixed, state) if hasattr(case.module, "imagine") else (state, None)
+        )
+
+        def body(state, _):
+            k_draw, k_update = jax.random.split(jax.random.fold_in(state.key, state.step))
+            batch = case.module.draw(case.config, log, k_draw)
+            return case.module.update(case.config, fixed, context, state, batch, k_update)[0], None
+
+        return jax.lax.scan(body, state, None, length=count)[0]
+
+    stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *states)
+    together = jax.jit(jax.vmap(few, in_axes=(0, None, None)))(stacked, case.parts.arrays, case.log)
+    alone = jax.jit(few)
+    for i, state in enumerate(states):
+        one = alone(state, case.parts.arrays, case.log)
+        for x, y in zip(leaves(one), leaves(jax.tree.map(lambda part, i=i: part[i], together)), strict=True):
+            np.testing.assert_allclose(x, y, rtol=2e-3, atol=2e-5)
+
+
+@every_algorithm
+def test_extreme_but_finite_data_give_no_nan(algo: str) -> None:
+    case = make_case(algo, extreme_log())
+    state, metrics = case.go_on(case.start(0))
+    for leaf in (*leaves(state), *leaves(metrics)):
+        assert np.isfinite(leaf).all()
+    action = from_network(case.module.policies(state)["policy"], case.parts.norm, {})(extreme_log().obs)
+    assert np.isfinite(action).all()
+
+
+@every_algorithm
+def test_the_saved_policy_acts_like_the_network(algo: str, tmp_path) -> None:
+    case, state, obs = usual(algo), trained(algo)[-1], tiny_log(50, seed=5).obs
+    policy = policy_of(algo, state)
+    policy.save(tmp_path / "policy.safetensors")
+    loaded = load_policy(tmp_path)
+    action = loaded(obs)
+    assert (action.shape, action.dtype) == ((50, ACTIONS), np.float32)
+    np.testing.assert_array_equal(action, policy(obs))
+    network = case.module.policies(state)["policy"]
+    np.testing.assert_allclose(action, act(network, case.parts.norm, jnp.asarray(obs)), atol=1e-5)
+    drawn = loaded.sample(obs, np.random.default_rng(0))
+    assert (drawn.shape, drawn.dtype) == (action.shape, np.float32)
+    for one in (action, drawn):
+        assert np.all(np.abs(one) <= 1.0)
+
+
+@every_algorithm
+def test_it_learns_what_its_broken_version_misses(algo: str) -> None:
+    learner = LEARNERS[algo]
+    learned = score(policy_of(algo, trained(algo)[-1]))
+    case = make_case(algo, tiny_log(), **learner.broken)
+    state = case.start(0)
+    for _ in range(learner.chunks):
+        state, _ = case.go_on(state)
+    broken = score(from_network(case.module.policies(state)["policy"], case.parts.norm, {}))
+    assert learned >= learner.at_least
+    assert broken < learner.at_least - 0.1

@@ -1,0 +1,370 @@
+"""Policies of every kind: densities by quadrature and SciPy, NumPy twins, files, samples; and how networks start."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from pspo.data.normalise import Normaliser
+from pspo.nets.actors import NETWORKS, ClippedGaussian, Deterministic, Perturbed, TanhGaussian, act
+from pspo.nets.mlp import INITS, MLP, mlp, mlp_stack
+from pspo.nets.policies import MixturePolicy
+from pspo.policy import Policy, from_network, to_network
+from pspo.policy_kinds import KINDS
+
+OBS, ACT, HIDDEN = 2, 2, 5
+LOW, HIGH = np.array([-1.0, 2.0], np.float32), np.array([3.0, 2.5], np.float32)
+NORM = Normaliser(
+    obs_mean=np.array([0.1, -0.2], np.float32),
+    obs_std=np.array([1.0, 1.5], np.float32),
+    obs_low=np.full(OBS, -5.0, np.float32),
+    obs_high=np.full(OBS, 5.0, np.float32),
+    grid_column=np.zeros(0, np.int32),
+    grid_points=np.zeros((0, 0), np.float32),
+    action_low=LOW,
+    action_high=HIGH,
+    reward_scale=np.asarray(1.7, np.float32),
+)
+
+
+def f32(array: Any) -> jax.Array:
+    return jnp.asarray(np.asarray(array, np.float32))
+
+
+def made_mlp(sizes: list[int], seed: int = 0, activation: str = "relu") -> MLP:
+    rng = np.random.default_rng(seed)
+    weights = [f32(rng.normal(scale=0.6, size=shape)) for shape in pairwise(sizes)]
+    return MLP(weights, [f32(rng.normal(scale=0.3, size=size)) for size in sizes[1:]], activation)
+
+
+def constant(*outputs: float) -> MLP:
+    """A network that says the same everywhere; its one layer has a bias to take gradients at."""
+    return MLP([jnp.asarray(np.zeros((OBS, len(outputs)), np.float32))], [f32(outputs)], "relu")
+
+
+def net_by_hand(net: MLP, x: np.ndarray) -> np.ndarray:
+    for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
+        x = np.maximum(x @ np.asarray(w, np.float64) + np.asarray(b, np.float64), 0.0)
+    return x @ np.asarray(net.weights[-1], np.float64) + np.asarray(net.biases[-1], np.float64)
+
+
+def some_features(rows: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, OBS)).astype(np.float32)
+
+
+log_prob = jax.jit(lambda policy, features, action: policy.log_prob(features, action))
+sample = jax.jit(lambda policy, features, noise: policy.sample(features, noise))
+
+
+# The Gaussian before the tanh
+
+
+def test_the_density_of_squashed_actions_integrates_to_one() -> None:
+    """By Gauss-Legendre quadrature over the square of all actions."""
+    policy = TanhGaussian(constant(0.3, -0.5, np.log(0.5), np.log(0.8)))
+    node, weight = np.polynomial.legendre.leggauss(120)
+    action = np.stack(np.meshgrid(node, node, indexing="ij"), axis=-1).astype(np.float32)
+    density = np.exp(np.asarray(log_prob(policy, np.zeros(OBS, np.float32), action), np.float64))
+    assert density.shape == (120, 120)
+    assert (weight[:, None] * weight * density).sum() == pytest.approx(1.0, abs=2e-3)
+
+
+def test_the_density_of_given_actions_is_that_of_the_change_of_variables() -> None:
+    policy, features = TanhGaussian(made_mlp([OBS, HIDDEN, 2 * ACT])), some_features(6)
+    action = np.random.default_rng(1).uniform(-0.99, 0.99, size=(6, ACT)).astype(np.float32)
+    mean, log_std = np.split(net_by_hand(policy.net, features), 2, axis=-1)
+    u = np.arctanh(action.astype(np.float64))
+    by_hand = (scipy.stats.norm.logpdf(u, mean, np.exp(log_std)) - np.log(1.0 - action.astype(np.float64) ** 2)).sum(1)
+    np.testing.assert_allclose(log_prob(policy, features, action), by_hand, rtol=1e-4, atol=1e-3)
+
+
+def test_a_sample_knows_its_own_density() -> None:
+    policy, features = TanhGaussian(made_mlp([OBS, HIDDEN, 2 * ACT])), some_features(6)
+    noise = np.random.default_rng(1).normal(size=(50, 6, ACT)).astype(np.float32)
+    action, density = sample(policy, features, noise)
+    assert (action.shape, density.shape) == ((50, 6, ACT), (50, 6))
+    mean, log_std = np.split(net_by_hand(policy.net, features), 2, axis=-1)
+    np.testing.assert_allclose(action, np.tanh(mean + np.exp(log_std) * noise), atol=1e-5)
+    inside = np.abs(np.asarray(action)).max(axis=-1) < 0.999  # float32 does not tell u from a further out
+    assert inside.mean() > 0.7
+    np.testing.assert_allclose(log_prob(policy, features, action)[inside], density[inside], rtol=1e-3, atol=5e-3)
+
+
+def test_spreads_are_clipped_where_they_are_used() -> None:
+    policy = TanhGaussian(constant(0.0, 0.0, -40.0, 40.0))
+    _, log_std = policy.moments(jnp.zeros(OBS))
+    np.testing.assert_array_equal(log_std, [-5.0, 2.0])
+    narrow = TanhGaussian(policy.net, log_std_min=-20.0, log_std_max=0.0)
+    np.testing.assert_array_equal(narrow.moments(jnp.zeros(OBS))[1], [-20.0, 0.0])
+
+
+@jax.jit
+def own_density(biases: Any, noise: Any) -> Any:
+    """Log density of a sample, and its slope in the network's outputs."""
+    zero = jnp.zeros((OBS, 2 * ACT))
+    return jax.value_and_grad(lambda b: TanhGaussian(MLP([zero], [b], "relu")).sample(jnp.zeros(OBS), noise)[1])(biases)
+
+
+@pytest.mark.parametrize("u", [0.5, 5.0, -5.0, 12.0, -40.0, 1e3, -1e5])
+def test_the_density_of_a_sample_and_its_slope_are_exact_where_the_tanh_saturates(u: float) -> None:
+    """log pi = log N - log(1 - tanh(u)^2), the latter written as -2 log cosh u; its slope in the mean is 2 tanh u."""
+    density, slope = own_density(f32([u, 0.2, -0.3, 0.1]), f32([0.0, 0.0]))
+    log_cosh = [np.logaddexp(v, -v) - np.log(2.0) for v in (u, 0.2)]
+    by_hand = -np.log(2.0 * np.pi) - (-0.3 + 0.1) + 2.0 * sum(log_cosh)
+    assert float(density) == pytest.approx(by_hand, rel=1e-4)
+    np.testing.assert_allclose(slope, [2.0 * np.tanh(u), 2.0 * np.tanh(0.2), -1.0, -1.0], rtol=1e-4, atol=1e-5)
+
+
+@jax.jit
+def given_density(biases: Any, action: Any) -> Any:
+    zero = jnp.zeros((OBS, 2 * ACT))
+    return jax.value_and_grad(lambda b: TanhGaussian(MLP([zero], [b], "relu")).log_prob(jnp.zeros(OBS), action))(biases)
+
+
+@pytest.mark.parametrize("mean", [0.0, 5.0, -30.0, 1e6])
+@pytest.mark.parametrize("action", [(1.0, -1.0), (-1.0, 0.0), (1.0 - 1e-7, 1.0)])
+def test_actions_at_the_bounds_have_finite_densities_and_slopes(mean: float, action: tuple[float, float]) -> None:
+    for log_std in (-5.0, 0.0, 2.0):
+        density, slope = given_density(f32([mean, -mean, log_std, log_std]), f32(action))
+        assert np.isfinite(density)
+        assert np.isfinite(slope).all()
+    if mean == 0.0:  # the nearest action that counts as inside
+        inside = np.clip(np.asarray(action), -np.float32(1 - 1e-6), np.float32(1 - 1e-6)).astype(np.float64)
+        by_hand = scipy.stats.norm.logpdf(np.arctanh(inside), 0.0, np.exp(2.0)) - np.log(1.0 - inside**2)
+        assert float(density) == pytest.approx(by_hand.sum(), rel=1e-3)
+
+
+# The Gaussian that is clipped
+
+
+def test_the_density_of_a_clipped_gaussian_is_summed_over_the_columns() -> None:
+    policy = ClippedGaussian(made_mlp([OBS, HIDDEN, ACT]), f32([-0.5, 0.3]))
+    features, action = some_features(6), np.random.default_rng(1).uniform(-1, 1, size=(6, ACT)).astype(np.float32)
+    mean = np.tanh(net_by_hand(policy.net, features))
+    spread = np.diag(np.exp(2.0 * np.array([-0.5, 0.3])))
+    by_hand = [scipy.stats.multivariate_normal(m, spread).logpdf(a) for m, a in zip(mean, action, strict=True)]
+    found = log_prob(policy, features, action)
+    assert found.shape == (6,)
+    np.testing.assert_allclose(found, by_hand, rtol=1e-4, atol=1e-5)
+    wild = ClippedGaussian(policy.net, f32([-40.0, 40.0]))
+    by_hand = scipy.stats.norm.logpdf(action, mean, np.exp([-5.0, 2.0])).sum(axis=1)
+    np.testing.assert_allclose(log_prob(wild, features, action), by_hand, rtol=1e-3)
+
+
+# Every kind
+
+
+def made_network(kind: str) -> Any:
+    if kind == "mixture":
+        return MixturePolicy(made_mlp([OBS, HIDDEN, 2 * (1 + 2 * ACT)], 3, "silu"), 2, ACT)
+    if kind == "tanh-gaussian":
+        return TanhGaussian(made_mlp([OBS, HIDDEN, 2 * ACT], 4), log_std_min=-1.0, log_std_max=0.2)
+    if kind == "clipped-gaussian":
+        return ClippedGaussian(made_mlp([OBS, HIDDEN, ACT], 5), f32([-0.7, 0.1]))
+    if kind == "deterministic":
+        return Deterministic(made_mlp([OBS, HIDDEN, HIDDEN, ACT], 6, "tanh"))
+    latent = 3
+    decoder, net = made_mlp([OBS + latent, HIDDEN, ACT], 7), made_mlp([OBS + ACT, HIDDEN, ACT], 8)
+    return Perturbed(decoder, net, latent_dim=latent, reach=0.25)
+
+
+NOISY = ("mixture", "tanh-gaussian", "clipped-gaussian", "perturbed")
+RAW = np.random.default_rng(2).normal(size=(6, OBS)).astype(np.float32)
+DRAWS = 4000
+
+
+@jax.jit
+def acts(network: Any, key: Any) -> Any:
+    """Actions for RAW without noise, and many with: one program per kind, a hundred draws at a time."""
+
+    def draw(key: Any) -> Any:
+        return act(network, NORM, jnp.broadcast_to(RAW, (100, *RAW.shape)), key)
+
+    drawn = jax.lax.map(draw, jax.random.split(key, DRAWS // 100))
+    return act(network, NORM, RAW), drawn.reshape(DRAWS, *RAW.shape)
+
+
+@cache
+def acted(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    return tuple(np.asarray(part) for part in acts(made_network(kind), jax.random.PRNGKey(0)))
+
+
+def test_the_cases_are_all_kinds() -> None:
+    assert set(KINDS) == set(NETWORKS) == {*NOISY, "deterministic"}
+    for kind, network in NETWORKS.items():
+        assert network.kind == kind
+        assert type(made_network(kind)) is network
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_numpy_policy_acts_like_the_network(kind: str) -> None:
+    policy, (expected, _) = from_network(made_network(kind), NORM, {}), acted(kind)
+    found = policy(RAW)
+    assert (found.shape, found.dtype) == ((6, ACT), np.float32)
+    assert expected.std(axis=0).min() > 0.01  # the network does something
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(policy(RAW[3]), expected[3], atol=1e-5)
+    np.testing.assert_allclose(policy(RAW.reshape(2, 3, OBS)), expected.reshape(2, 3, ACT), atol=1e-5)
+
+
+def test_actions_are_the_formulas_of_their_kinds() -> None:
+    """The mixture has tests of its own; the others here in double precision, in units of the bounds."""
+    x = (RAW - NORM.obs_mean) / NORM.obs_std
+    by_hand = {
+        kind: np.tanh(net_by_hand(made_network(kind).net, x)[:, :ACT]) for kind in ("tanh-gaussian", "clipped-gaussian")
+    }
+    deep = made_network("deterministic").net
+    h = x
+    for w, b in zip(deep.weights, deep.biases, strict=True):
+        h = np.tanh(h @ np.asarray(w, np.float64) + np.asarray(b))
+    by_hand["deterministic"] = h
+    moved = made_network("perturbed")
+    imitated = np.tanh(net_by_hand(moved.decoder, np.concatenate([x, np.zeros((6, 3))], axis=1)))
+    move = np.tanh(net_by_hand(moved.net, np.concatenate([x, imitated], axis=1)))
+    by_hand["perturbed"] = np.clip(imitated + 0.25 * move, -1.0, 1.0)
+    for kind, unit in by_hand.items():
+        np.testing.assert_allclose(acted(kind)[0], LOW + (unit + 1.0) / 2.0 * (HIGH - LOW), atol=1e-5, err_msg=kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_policy_file_brings_everything_back(kind: str, tmp_path: Path) -> None:
+    network = made_network(kind)
+    policy = from_network(network, NORM, {"algo": "made up", "seed": 3})
+    policy.save(tmp_path / "policy.safetensors")
+    loaded = Policy.load(tmp_path / "policy.safetensors")
+    assert (loaded.kind, loaded.numbers, loaded.facts) == (kind, policy.numbers, policy.facts)
+    np.testing.assert_array_equal(loaded(RAW), policy(RAW))
+    drawn, again = (p.sample(RAW, np.random.default_rng(1)) for p in (policy, loaded))
+    np.testing.assert_array_equal(drawn, again)
+    back = to_network(loaded)
+    assert jax.tree.structure(back) == jax.tree.structure(network)  # its kind, its numbers and its activations
+    for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(network), strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_are_inside_the_bounds_and_spread_like_the_networks_own(kind: str) -> None:
+    plain, expected = acted(kind)
+    policy = from_network(made_network(kind), NORM, {})
+    drawn = policy.sample(np.broadcast_to(RAW, (DRAWS, *RAW.shape)), np.random.default_rng(0))
+    assert (drawn.shape, drawn.dtype) == (expected.shape, np.float32)
+    width = HIGH - LOW
+    for samples in (drawn, expected):
+        assert np.all(samples >= LOW)
+        assert np.all(samples <= HIGH)
+    # in units of the width a spread is at most a half: four standard errors of a mean of 4000, for both samplers
+    np.testing.assert_allclose(drawn.mean(axis=0) / width, expected.mean(axis=0) / width, atol=0.045)
+    np.testing.assert_allclose(drawn.std(axis=0) / width, expected.std(axis=0) / width, atol=0.03)
+    if kind in NOISY:
+        assert (expected.std(axis=0) / width).min() > 0.005
+    else:
+        np.testing.assert_array_equal(drawn, np.broadcast_to(policy(RAW), drawn.shape))
+        np.testing.assert_allclose(expected, np.broadcast_to(plain, expected.shape), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["clipped-gaussian", "tanh-gaussian"])
+def test_samples_have_the_moments_of_their_distribution(kind: str) -> None:
+    """By quadrature: both samplers could share a mistake."""
+    network, x = made_network(kind), (RAW - NORM.obs_mean) / NORM.obs_std
+    node, weight = np.polynomial.hermite_e.hermegauss(101)
+    weight = weight / weight.sum()
+    out = net_by_hand(network.net, x)
+    if kind == "clipped-gaussian":
+        unit = np.clip(np.tanh(out)[..., None] + np.exp([[-0.7], [0.1]]) * node, -1.0, 1.0)
+    else:
+        mean, log_std = out[:, :ACT], np.clip(out[:, ACT:], -1.0, 0.2)
+        unit = np.tanh(mean[..., None] + np.exp(log_std)[..., None] * node)
+    mean = unit @ weight
+    std = np.sqrt(unit**2 @ weight - mean**2)
+    drawn = (acted(kind)[1] - LOW) / (HIGH - LOW) * 2.0 - 1.0
+    np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=0.06)
+    np.testing.assert_allclose(drawn.std(axis=0), std, atol=0.04)
+
+
+def test_a_compiled_mixture_samples_many_rows_as_it_does_uncompiled() -> None:
+    """One draw for each of 2500 rows of two columns: with one-hot vectors it came out wrong from 4096 numbers on."""
+    network, features = made_network("mixture"), some_features(2500)
+    compiled = jax.jit(lambda network, key: network.unit_action(features, key))(network, jax.random.PRNGKey(0))
+    mixture = jax.jit(lambda network: network(features))(network)
+    plain = mixture.sample(jax.random.PRNGKey(0), 1)[0]
+    np.testing.assert_allclose(compiled, np.clip(1.02 * np.tanh(plain), -1.0, 1.0), atol=1e-4)
+
+
+def test_a_perturbed_policy_stays_within_reach_of_what_it_imitates() -> None:
+    """And its latents within a half: at most as far as the decoder has seen."""
+    network, x = made_network("perturbed"), (RAW - NORM.obs_mean) / NORM.obs_std
+    corners = np.stack(np.meshgrid(*[np.linspace(-0.5, 0.5, 21)] * 3, indexing="ij"), axis=-1).reshape(-1, 1, 3)
+    wide = np.concatenate([np.broadcast_to(x, (len(corners), *x.shape)), np.broadcast_to(corners, (9261, 6, 3))], -1)
+    imitated = np.tanh(net_by_hand(network.decoder, wide))
+    low, high = imitated.min(axis=0) - 0.25, imitated.max(axis=0) + 0.25
+    twin = from_network(network, NORM, {})
+    for drawn in (acted("perturbed")[1], twin.sample(np.broadcast_to(RAW, (500, 6, OBS)), np.random.default_rng(0))):
+        unit = (drawn - LOW) / (HIGH - LOW) * 2.0 - 1.0
+        assert np.all(unit >= low - 1e-3)
+        assert np.all(unit <= high + 1e-3)
+
+
+# How networks start
+
+SIZES = [30, 40, 20, 10]
+
+
+@cache
+def fresh() -> dict[str, MLP]:
+    """One of each, by one program; and a stack."""
+
+    def make(key: Any) -> dict[str, MLP]:
+        made = {name: mlp(key, SIZES, init=name) for name in INITS}
+        return made | {"stack": mlp_stack(key, 2, [6, 4, 1], init="orthogonal")}
+
+    return jax.tree.map(np.asarray, jax.jit(make)(jax.random.PRNGKey(0)))
+
+
+def assert_uniform_within(array: np.ndarray, reach: float) -> None:
+    assert np.abs(array).max() <= reach
+    assert np.abs(array).max() > 0.75 * reach
+    assert array.min() < 0.0 < array.max()
+    if array.size >= 200:
+        assert array.std() == pytest.approx(reach / np.sqrt(3.0), rel=0.1)
+
+
+def test_the_names_of_starts_are_known() -> None:
+    assert set(INITS) == {"torch", "orthogonal", "rlkit-critic", "rlkit-actor"}
+
+
+def test_pytorchs_start_is_uniform_within_one_over_the_root_of_the_fan_in() -> None:
+    net = fresh()["torch"]
+    for fan_in, w, b in zip(SIZES[:-1], net.weights, net.biases, strict=True):
+        assert_uniform_within(w, fan_in**-0.5)
+        assert_uniform_within(b, fan_in**-0.5)
+
+
+def test_an_orthogonal_start_doubles_squared_lengths_in_every_layer() -> None:
+    net = fresh()["orthogonal"]
+    for w, b in zip(net.weights, net.biases, strict=True):
+        gram = w.T @ w if w.shape[0] >= w.shape[1] else w @ w.T
+        np.testing.assert_allclose(gram, 2.0 * np.eye(min(w.shape)), atol=1e-5)
+        np.testing.assert_array_equal(b, 0.0)
+    stack = fresh()["stack"]
+    for w in stack.weights:
+        for member in w:
+            np.testing.assert_allclose(member.T @ member, 2.0 * np.eye(w.shape[-1]), atol=1e-5)
+        assert not np.allclose(w[0], w[1])
+
+
+@pytest.mark.parametrize(("name", "reach"), [("rlkit-critic", 3e-3), ("rlkit-actor", 1e-3)])
+def test_rlkits_start_has_biases_of_a_tenth_and_a_last_layer_near_zero(name: str, reach: float) -> None:
+    net = fresh()[name]
+    for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
+        assert_uniform_within(w, w.shape[1] ** -0.5)  # the fan-out, by its slip
+        np.testing.assert_allclose(b, 0.1, rtol=1e-6)
+    assert_uniform_within(net.weights[-1], reach)
+    assert_uniform_within(net.biases[-1], reach)
