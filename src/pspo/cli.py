@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--algo", default="pspo", help="algorithm (default: %(default)s)")
     train.add_argument("--preset", default="laptop", help="laptop, paper or smoke (default: %(default)s)")
     train.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
-    train.add_argument("--seeds", type=int, default=1, metavar="N", help="run seeds SEED .. SEED+N-1, as processes")
+    train.add_argument("--seeds", type=int, metavar="N", help="run seeds SEED .. SEED+N-1, as processes, and sum them up")
     train.add_argument("--out", metavar="DIR", help="run directory (default: a new one under runs/)")
     train.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help="see `pspo config`"
@@ -113,7 +113,7 @@ def _train(arguments: argparse.Namespace) -> int | None:
         require_episodes(arguments.episodes)
     if arguments.dry_run:
         return _dry_run(arguments)
-    if arguments.seeds != 1:
+    if arguments.seeds is not None:
         from pspo.seeds import train_seeds
 
         return train_seeds(arguments)
@@ -152,7 +152,7 @@ def _dry_run(arguments: argparse.Namespace) -> None:
     how = source_options(arguments)
     for line in describe(arguments.dataset, arguments.algo, arguments.preset, settings, **how):
         print(line)
-    if arguments.seeds > 1:
+    if (arguments.seeds or 1) > 1:
         print(f"{'seeds':<17}{arguments.seeds}, the same again for each but the pool, which they share")
 
 
