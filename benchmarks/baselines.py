@@ -26,14 +26,17 @@ def main() -> None:
     parser.add_argument("dataset", nargs="?", help="liquidation, or the path of a file TASK-LEVEL.hdf5")
     parser.add_argument("algorithms", nargs="*", metavar="ALGO", help="default: every one but PSPO")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="settings")
+    parser.add_argument("--variant", default="", metavar="NAME", help="what a run with --set is kept as")
     parser.add_argument("--preset", default="laptop")
     options = claims.parse(parser, table)
     if options.dataset is None:
         parser.error("name a dataset: liquidation, or the path of a file such as DATA/hopper-medium.hdf5.")
+    if bool(options.settings) != bool(options.variant):
+        parser.error("--set and --variant go together: changed settings are kept under a name of their own.")
     claims.require_variants(parser, options.algorithms, ALGORITHMS)
     runs = claims.runs_folder(options, "baselines")
     for algo in options.algorithms or [name for name in ALGORITHMS if name != "pspo"]:
-        measure(algo, options, runs / f"{Path(options.dataset).stem}-{algo}")
+        measure(algo, options, runs / "-".join(filter(None, (Path(options.dataset).stem, algo, options.variant))))
 
 
 def measure(algo: str, options: argparse.Namespace, folder: Path) -> None:
@@ -46,16 +49,18 @@ def measure(algo: str, options: argparse.Namespace, folder: Path) -> None:
     seeds = f"--first-seed {options.first_seed} --seeds {options.seeds}"
     place = name if built_in else f"DATA-FOLDER/{name}.hdf5"
     changed = "".join(f" --set {setting}" for setting in options.settings)
+    changed += f" --variant {options.variant}" if options.variant else ""
     result = {
         "dataset": name,
         "algo": algo,
+        "variant": options.variant,
         "command": f"python -m benchmarks.baselines {place} {algo} {seeds}{changed}",
         "runs": shlex.join(["pspo", *words[:1], place, *words[2:]]),
         "manifest": claims.manifest(folder, summary),
         "summary": summary,
         "curves": {f"seed-{seed}": curve(folder / f"seed-{seed}") for seed in summary["seeds"]},
     }
-    claims.keep(result, options.results, f"baselines-{name}-{algo}")
+    claims.keep(result, options.results, "-".join(filter(None, ("baselines", name, algo, options.variant))))
     print(table(options.results))
 
 
@@ -82,8 +87,11 @@ def _line(found: dict[str, Any]) -> str:
     score = summary.get("score_by_regret") or summary["score"]  # the same with less noise, where an optimum is known
     each = ", ".join(f"{value:.1f}" for value in score["each"])
     paper = PAPER.get(found["dataset"], {}).get(found["algo"])
+    name = f"{found['algo']}, {found['variant']}" if found.get("variant") else found["algo"]
+    if found.get("variant"):
+        paper = None  # the paper's number stands beside the preset
     return (
-        f"| {found['algo']} | {score['mean']:.1f} ± {score['std']:.1f} | {each} | {'' if paper is None else paper} "
+        f"| {name} | {score['mean']:.1f} ± {score['std']:.1f} | {each} | {'' if paper is None else paper} "
         f"| {summary['steps']['mean']:,.0f} | {summary['seconds']['mean'] / 60:.1f} |"
     )
 

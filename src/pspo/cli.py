@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--algo", default="pspo", help="algorithm (default: %(default)s)")
     train.add_argument("--preset", default="laptop", help="laptop, paper or smoke (default: %(default)s)")
     train.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
-    train.add_argument("--seeds", type=int, metavar="N", help="run seeds SEED .. SEED+N-1, as processes, and sum them up")
+    train.add_argument("--seeds", type=int, metavar="N", help="seeds SEED .. SEED+N-1 as processes, and their mean")
     train.add_argument("--out", metavar="DIR", help="run directory (default: a new one under runs/)")
     train.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings", help="see `pspo config`"

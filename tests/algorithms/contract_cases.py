@@ -16,7 +16,7 @@ from pspo.data.dataset import Dataset
 from pspo.display import silent
 from pspo.training import compile_chunk
 
-CHUNK = 200
+CHUNK = 20
 
 COMMON: dict[str, Any] = {"width": 32, "depth": 2, "gamma": 0.5, "chunk": CHUNK, "steps": 1000}
 ROWS: dict[str, Any] = {"batch": 64, "rewards": "raw", "states": "features"}
@@ -29,7 +29,7 @@ class Learner:
     """What takes the algorithm's key term away."""
     at_least: float
     """The score that it reaches, and that the broken one misses by a wide margin."""
-    chunks: int = 2
+    chunks: int = 20
     common: dict[str, Any] = field(default_factory=lambda: COMMON | ROWS)
 
 
@@ -52,17 +52,17 @@ LEARNERS = {
     "oraac": Learner(
         QUICK
         | {"reach": 0.2, "risk": "neutral", "vae_steps": 300, "vae_width": 32, "vae_rate": 3e-3, "actor_width": 32},
-        {"reach": 2.0},
+        {"vae_steps": 0},
         1.1,
-        chunks=3,
+        chunks=30,
     ),
     "epq": Learner(
         QUICK | {"conservatism": 5.0, "samples": 2, "cloning_steps": 100, "neighbours": 5, "vae.width": 16},
         {"conservatism": 0.0},
         0.95,
-        chunks=3,
+        chunks=30,
     ),
-    "cql": Learner(QUICK | {"conservatism": 1.0, "samples": 2}, {"conservatism": 0.0}, 0.95, chunks=3),
+    "cql": Learner(QUICK | {"conservatism": 1.0, "samples": 2}, {"conservatism": 0.0}, 0.95, chunks=30),
 }
 
 
@@ -85,6 +85,7 @@ class Case:
 
 
 def make_case(algo: str, data: Dataset, **changes: Any) -> Case:
+    """`changes` are settings on top of the learner's own."""
     module, learner = get_algorithm(algo), LEARNERS[algo]
     values = preset(algo, "smoke", None) | learner.common | learner.settings | changes
     config = build(module.Config, values)

@@ -15,6 +15,10 @@ from pspo.nets.actors import act
 from pspo.policy import Policy, from_network, load_policy
 
 every_algorithm = pytest.mark.parametrize("algo", LEARNERS)
+# What compiles once more: here for the quickest, for all others in the slow suite.
+one_here_others_slow = pytest.mark.parametrize(
+    "algo", [algo if algo == "td3bc" else pytest.param(algo, marks=pytest.mark.slow) for algo in LEARNERS]
+)
 
 
 def leaves(tree) -> list[np.ndarray]:
@@ -38,8 +42,9 @@ def test_every_algorithm_is_here() -> None:
 def test_a_chunk_keeps_shapes_and_types_and_counts_its_steps(algo: str) -> None:
     before, after = trained(algo)[:2]
     assert jax.tree.structure(before) == jax.tree.structure(after)
-    for x, y in zip(leaves(before), leaves(after), strict=True):
-        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+    for x, y in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        # A weak type would come out as a strong one, and the second chunk would be compiled again.
+        assert (x.shape, x.dtype, x.weak_type) == (y.shape, y.dtype, y.weak_type)
         assert x.dtype in (np.float32, np.int32, np.uint32, np.bool_)
     assert (int(before.step), int(after.step)) == (0, CHUNK)
 
@@ -72,36 +77,19 @@ def test_a_state_that_went_through_a_file_goes_on_to_the_same_bits(algo: str, tm
     assert same_bits(case.go_on(found[1])[0], trained(algo)[2])
 
 
-@every_algorithm
+@one_here_others_slow
 def test_seeds_side_by_side_are_what_they_are_alone(algo: str) -> None:
-    """Five updates of a vmap over two states, against each state alone; sums may be split otherwise, so not to bits."""
+    """A chunk of a vmap over two states, against each alone; sums may be split otherwise, so not to bits."""
     case = usual(algo)
     states = [trained(algo)[0], case.start(1)]
-    count = 5
-
-    def few(state, arrays, log):
-        fixed = case.parts._replace(arrays=arrays)
-        state, context = (
-            case.module.imagine(case.config, fixed, state) if hasattr(case.module, "imagine") else (state, None)
-        )
-
-        def body(state, _):
-            k_draw, k_update = jax.random.split(jax.random.fold_in(state.key, state.step))
-            batch = case.module.draw(case.config, log, k_draw)
-            return case.module.update(case.config, fixed, context, state, batch, k_update)[0], None
-
-        return jax.lax.scan(body, state, None, length=count)[0]
-
     stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *states)
-    together = jax.jit(jax.vmap(few, in_axes=(0, None, None)))(stacked, case.parts.arrays, case.log)
-    alone = jax.jit(few)
-    for i, state in enumerate(states):
-        one = alone(state, case.parts.arrays, case.log)
+    together, _ = jax.vmap(case.go_on)(stacked)
+    for i, one in enumerate((trained(algo)[1], case.go_on(states[1])[0])):
         for x, y in zip(leaves(one), leaves(jax.tree.map(lambda part, i=i: part[i], together)), strict=True):
-            np.testing.assert_allclose(x, y, rtol=2e-3, atol=2e-5)
+            np.testing.assert_allclose(x, y, rtol=5e-3, atol=1e-4)
 
 
-@every_algorithm
+@one_here_others_slow
 def test_extreme_but_finite_data_give_no_nan(algo: str) -> None:
     case = make_case(algo, extreme_log())
     state, metrics = case.go_on(case.start(0))
@@ -129,13 +117,15 @@ def test_the_saved_policy_acts_like_the_network(algo: str, tmp_path) -> None:
 
 
 @every_algorithm
-def test_it_learns_what_its_broken_version_misses(algo: str) -> None:
+def test_it_learns_the_tiny_task(algo: str) -> None:
+    assert score(policy_of(algo, trained(algo)[-1])) >= LEARNERS[algo].at_least
+
+
+@one_here_others_slow
+def test_without_its_key_term_it_does_not(algo: str) -> None:
     learner = LEARNERS[algo]
-    learned = score(policy_of(algo, trained(algo)[-1]))
-    case = make_case(algo, tiny_log(), **learner.broken)
-    state = case.start(0)
+    case, state = make_case(algo, tiny_log(), **learner.broken), trained(algo)[0]
     for _ in range(learner.chunks):
         state, _ = case.go_on(state)
-    broken = score(from_network(case.module.policies(state)["policy"], case.parts.norm, {}))
-    assert learned >= learner.at_least
-    assert broken < learner.at_least - 0.1
+    broken = from_network(case.module.policies(state)["policy"], case.parts.norm, {})
+    assert score(broken) < learner.at_least - 0.1

@@ -59,7 +59,7 @@ def _small_last(scale: float) -> Init:
 
     def layer(key: Array, fan_in: int, fan_out: int, last: bool) -> tuple[Array, Array]:
         if not last:
-            return _uniform(key, (fan_in, fan_out), fan_out**-0.5), jnp.full(fan_out, 0.1)
+            return _uniform(key, (fan_in, fan_out), fan_out**-0.5), jnp.full(fan_out, 0.1, jnp.float32)
         w_key, b_key = jax.random.split(key)
         return _uniform(w_key, (fan_in, fan_out), scale), _uniform(b_key, (fan_out,), scale)
 
