@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import liquidation, locomotion
+from benchmarks import baselines, liquidation, locomotion
 
 NUMBERS = {"mean": 90.0, "std": 1.0, "each": [89.0, 91.0]}
 SUMMARY = {"dataset": "somewhere", "seeds": [20, 21], "score": NUMBERS, "seconds": {"mean": 120.0}}
-SUMMARY |= {"score_by_regret": NUMBERS, "posterior_entropy": {"mean": 0.5}}
+SUMMARY |= {"score_by_regret": NUMBERS, "posterior_entropy": {"mean": 0.5}, "steps": {"mean": 20.0}}
 ROWS = [
     {"step": 10, "loss": 1.0},
     {"step": 20, "score": 1.23456, "imagined_return": 2, "posterior_entropy": 1, "kl_mu": 0},
@@ -106,6 +106,51 @@ def test_locomotion(started, tmp_path: Path, monkeypatch, capsys) -> None:
     assert found["curves"] == {"seed-20": curve, "seed-21": curve}
     row = "| hopper-medium | uniform-posterior | 90.0 ± 1.0 | 89.0, 91.0 | 40.0 | 60.0 | 45.0 | 2 |"
     assert row in capsys.readouterr().out
+
+
+def test_baselines(started, tmp_path: Path, monkeypatch, capsys) -> None:
+    places = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
+    words = ["data/hopper-medium.hdf5", "iql", "cql", "--first-seed", "70", "--seeds", "2"]
+    monkeypatch.setattr(sys, "argv", ["baselines", *words, *places])
+    baselines.main()
+    for command, algo in zip(started, ("iql", "cql"), strict=True):
+        words = ["data/hopper-medium.hdf5", "--task", "hopper", "--algo", algo, "--preset", "laptop"]
+        words += [
+            "--seed",
+            "70",
+            "--seeds",
+            "2",
+            "--episodes",
+            "50",
+            "--out",
+            str(tmp_path / f"runs/hopper-medium-{algo}"),
+        ]
+        assert command == [sys.executable, "-m", "pspo", "train", *words]
+    found = kept(tmp_path / "results" / "baselines-hopper-medium-cql.json")
+    assert (
+        found["command"]
+        == "python -m benchmarks.baselines DATA-FOLDER/hopper-medium.hdf5 cql --first-seed 70 --seeds 2"
+    )
+    assert found["curves"]["seed-21"] == [{"step": 20, "score": 1.235}]
+    assert "| cql | 90.0 ± 1.0 | 89.0, 91.0 |  |" in capsys.readouterr().out
+    words = ["liquidation", "iql", "--set", "rewards=raw", "--variant", "raw-rewards", "--seeds", "2"]
+    monkeypatch.setattr(sys, "argv", ["baselines", *words, *places])
+    baselines.main()
+    assert started[-1][-4:-2] == ["--set", "rewards=raw"]
+    assert started[-1][started[-1].index("--episodes") + 1] == "100000"
+    found = kept(tmp_path / "results" / "baselines-liquidation-iql-raw-rewards.json")
+    assert found["command"].endswith("iql --first-seed 20 --seeds 2 --set rewards=raw --variant raw-rewards")
+    assert "| iql, raw-rewards | 90.0 ± 1.0 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["liquidation", "--set", "gamma=1"], ["liquidation", "--variant", "mine"]])
+def test_a_measurement_of_baselines_says_what_it_lacks(words: list[str], started, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", ["baselines", *words])
+    with pytest.raises(SystemExit) as stop:
+        baselines.main()
+    assert stop.value.code == 2
+    assert "name a dataset" in (said := capsys.readouterr().err) or "go together" in said
+    assert started == []
 
 
 def test_the_table_of_locomotion_needs_no_data_and_a_measurement_does(started, tmp_path, monkeypatch, capsys) -> None:

@@ -141,5 +141,5 @@ def test_help_does_not_wait_for_jax() -> None:
 
 def test_tensorboard_events_on_request(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
-    assert main(["train", "liquidation", *TINY, "--tensorboard", "--out", str(tmp_path / "run")]) == 0
+    assert main(["train", "liquidation", "--algo", "bc", *TINY, "--tensorboard", "--out", str(tmp_path / "run")]) == 0
     assert list((tmp_path / "run" / "tensorboard").glob("events*"))

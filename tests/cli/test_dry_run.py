@@ -23,7 +23,8 @@ def test_it_states_data_steps_time_and_memory_and_writes_nothing(tmp_path):
 
 def test_data_that_are_not_here_are_described_and_not_downloaded(tmp_path):
     nowhere = {"PSPO_D4RL_URL": "http://127.0.0.1:1", "PSPO_CACHE": str(tmp_path / "cache")}
-    done = pspo("train", "walker2d-medium-replay", "--preset", "smoke", "--dry-run", cwd=tmp_path, env=nowhere)
+    words = ["walker2d-medium-replay", "--algo", "bc", "--preset", "smoke", "--dry-run"]
+    done = pspo("train", *words, cwd=tmp_path, env=nowhere)
     assert done.returncode == 0, done.stderr
     assert "about 302,000 transitions, 17 + 6 columns, not here yet" in done.stdout
     assert "http://127.0.0.1:1/walker2d_medium_replay-v2.hdf5" in done.stdout

@@ -57,7 +57,7 @@ def with_own_pool(cache: Path) -> dict[str, str]:
     return os.environ | {"PSPO_CACHE": str(cache), "JAX_COMPILATION_CACHE_DIR": str(programs)}
 
 
-@pytest.mark.parametrize("rows", [0, 5, 40])
+@pytest.mark.parametrize("rows", [0, 5, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_killed_run_resumes_to_the_same_bits(whole: Path, tmp_path: Path, rows: int) -> None:
     delay = random.uniform(0.0, 1.5)  # a new moment every time: any of them must do
     print(f"killed {delay:.3f} s after row {rows}")  # shown when the test fails
@@ -87,7 +87,7 @@ def stopped(tmp_path_factory) -> Path:
     return run
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped"])
+@pytest.mark.parametrize("damage", ["truncated", pytest.param("flipped", marks=pytest.mark.slow)])
 def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_is_used(
     whole: Path, stopped: Path, tmp_path: Path, damage: str
 ) -> None:
