@@ -14,11 +14,16 @@ from pspo.algorithms import ALGORITHMS
 from pspo.nets.actors import act
 from pspo.policy import Policy, from_network, load_policy
 
-every_algorithm = pytest.mark.parametrize("algo", LEARNERS)
+
+def but_slow(*algorithms: str) -> pytest.MarkDecorator:
+    """All algorithms, these in the slow suite."""
+    marked = [pytest.param(algo, marks=pytest.mark.slow) if algo in algorithms else algo for algo in LEARNERS]
+    return pytest.mark.parametrize("algo", marked)
+
+
+every_algorithm = but_slow("pspo")  # it has tests of its own for all of this, and a pool to fit
 # What compiles once more: here for the quickest, for all others in the slow suite.
-one_here_others_slow = pytest.mark.parametrize(
-    "algo", [algo if algo == "td3bc" else pytest.param(algo, marks=pytest.mark.slow) for algo in LEARNERS]
-)
+one_here_others_slow = but_slow(*(algo for algo in LEARNERS if algo != "td3bc"))
 
 
 def leaves(tree) -> list[np.ndarray]:

@@ -117,6 +117,7 @@ def test_the_learned_mode_lands_on_the_best_action(prepared) -> None:
     assert metrics["kl_mu"] > 0.3  # it has left the behaviour policy
 
 
+@pytest.mark.slow
 def test_with_uniform_improvement_weights_it_misses(prepared, monkeypatch) -> None:
     def uniform(q, *_):
         return jnp.full_like(q, -np.log(q.shape[0]))

@@ -15,6 +15,7 @@ from pspo.collecting.collect import collect
 from pspo.files import read_arrays
 
 pytest.importorskip("mujoco", reason="needs the extra pspo[mujoco]")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

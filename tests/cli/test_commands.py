@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import TINY, pspo, settings
+from command_line import TINY, pspo
 
 import pspo as library
 from pspo.cli import main
@@ -74,17 +74,6 @@ def test_python_and_the_command_line_train_to_the_same_bits(run: Path, tmp_path:
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "policy.safetensors").read_bytes() == (run / "policy.safetensors").read_bytes()
     assert float(done.stdout.split()[-1]) == json.loads((run / "result.json").read_text())["score"]
-
-
-def test_beta_zero_is_the_uniform_posterior_to_the_bit(tmp_path: Path) -> None:
-    for name, choice in (("zero", settings(beta=0)), ("uniform", settings(posterior="uniform"))):
-        assert main(["train", "liquidation", *TINY, *choice, "--out", str(tmp_path / name)]) == 0
-    weights = [
-        (tmp_path / name / "checkpoints" / "0000000060.safetensors").read_bytes() for name in ("zero", "uniform")
-    ]
-    assert weights[0] == weights[1]
-    rows = [json.loads(line) for line in (tmp_path / "zero" / "metrics.jsonl").read_text().splitlines()]
-    assert all(row["posterior_entropy"] == pytest.approx(1.0, abs=1e-5) for row in rows)
 
 
 def test_several_seeds_in_one_call_equal_single_runs(run: Path, tmp_path: Path) -> None:

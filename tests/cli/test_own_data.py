@@ -87,7 +87,7 @@ def test_every_seed_reads_the_data_in_the_same_way(table: Path) -> None:
     one = _parser().parse_args(_command(arguments, 1, Path("out"), 1)[3:])
     assert source_options(one) == source_options(arguments)
     assert source_options(one)["columns"]["next_obs"] == "y1,y2"
-    assert (one.seed, one.seeds, one.task) == (1, 1, "hopper")
+    assert (one.seed, one.seeds, one.task) == (1, None, "hopper")
 
 
 def test_check_and_info(table: Path, capsys) -> None:

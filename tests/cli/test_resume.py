@@ -57,7 +57,7 @@ def with_own_pool(cache: Path) -> dict[str, str]:
     return os.environ | {"PSPO_CACHE": str(cache), "JAX_COMPILATION_CACHE_DIR": str(programs)}
 
 
-@pytest.mark.parametrize("rows", [0, 5, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rows", [5, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (0, 40))])
 def test_a_killed_run_resumes_to_the_same_bits(whole: Path, tmp_path: Path, rows: int) -> None:
     delay = random.uniform(0.0, 1.5)  # a new moment every time: any of them must do
     print(f"killed {delay:.3f} s after row {rows}")  # shown when the test fails
