@@ -39,7 +39,7 @@ class TorchLearner:
             ]
             return nn.Sequential(*layers, *last)
 
-        self.log = {name: torch.from_numpy(part) for name, part in log.items()}
+        self.log = {name: torch.from_numpy(np.array(part)) for name, part in log.items()}
         self.actor = net(OBS, ACTIONS, nn.Tanh())
         self.critics = nn.ModuleList([net(OBS + ACTIONS, 1) for _ in range(2)])
         self.targets = copy.deepcopy(self.actor), copy.deepcopy(self.critics)
