@@ -61,7 +61,7 @@ class Case:
         def make(log: Log, key: Array) -> tuple[pspo.State, pspo.Context, pspo.Batch]:
             init_key, draw_key = jax.random.split(key)
             state = pspo.init(self.config, self.parts, log, init_key)
-            state, context = pspo.imagine(self.config, self.parts, state)
+            state, context = pspo.imagine(self.config, self.parts, log, state)
             return state, context, pspo.draw(self.config, log, draw_key)
 
         return jax.jit(make)(self.log, jax.random.PRNGKey(0))

@@ -62,9 +62,9 @@ def soft_actor_loss(log_prob: Array, q: Array, alpha: Array | float) -> Array:
     return (alpha * log_prob - q).mean()
 
 
-def temperature_loss(log_alpha: Array, log_prob: Array, action_dim: int) -> Array:
-    """Moves the entropy towards minus the number of action columns (Eq. 17, in log alpha)."""
-    return -(log_alpha * jax.lax.stop_gradient(log_prob - action_dim)).mean()
+def temperature_loss(log_alpha: Array, log_prob: Array, below: float) -> Array:
+    """Moves the entropy towards minus `below`, most often the number of action columns (Eq. 17, in log alpha)."""
+    return -(log_alpha * jax.lax.stop_gradient(log_prob - below)).mean()
 
 
 def cloning_actor_loss(log_prob: Array, logged_log_prob: Array, alpha: Array | float) -> Array:

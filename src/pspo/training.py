@@ -160,7 +160,7 @@ def compile_chunk(module: ModuleType, config: Any, parts: Any) -> Callable[..., 
     @partial(jax.jit, static_argnames="length")
     def chunk(state: Any, arrays: Any, log: Log, length: int) -> tuple[Any, dict[str, jax.Array]]:
         fixed = parts._replace(arrays=arrays)
-        state, context = module.imagine(config, fixed, state) if hasattr(module, "imagine") else (state, None)
+        state, context = module.imagine(config, fixed, log, state) if hasattr(module, "imagine") else (state, None)
 
         def body(state: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
             k_draw, k_update = jax.random.split(jax.random.fold_in(state.key, state.step))

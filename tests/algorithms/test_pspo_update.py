@@ -63,7 +63,7 @@ def iterate():
 
         @jax.jit
         def compiled(state: State, key):
-            moved, context = pspo.imagine(CONFIG, PARTS, state)
+            moved, context = pspo.imagine(CONFIG, PARTS, LOG, state)
             batch = pspo.draw(CONFIG, LOG, key)
             after, metrics = pspo.update(CONFIG, PARTS, context, moved, batch, key)
             return after, metrics, batch, context, dict(seen)

@@ -42,7 +42,7 @@ def test_synthetic_rows_come_from_the_visited_states_and_chains_go_on_as_before(
             state = state._replace(visited=state.visited.at[:20].set(3.0), step=jnp.int32(4))
 
         def run(state, key, config=config):
-            moved, context = pspo.imagine(config, parts, state)
+            moved, context = pspo.imagine(config, parts, log, state)
             return pspo.update(config, parts, context, moved, pspo.draw(config, log, key), key)
 
         after[capacity], _ = jax.jit(run)(state, jax.random.PRNGKey(3))

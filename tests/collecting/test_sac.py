@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from pspo import soft_actor_critic as soft
 from pspo.collecting import sac
 from pspo.data.batches import Rows
 from pspo.losses import q_values, td_loss, temperature_loss
@@ -80,12 +81,17 @@ def test_log_densities_stay_finite_where_tanh_saturates(state) -> None:
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
 
 
+def target_of(state: sac.State, batch: Rows, eps):
+    seen = soft.Seen(batch, batch.obs, batch.next_obs)
+    return soft.soft_target(state.learned, state.target_critic, seen, eps, CONFIG.gamma)
+
+
 def test_critic_target(state) -> None:
     batch, eps = rows(), noise(2)
     action, log_prob = act(state.learned.actor, batch.next_obs, eps)
     soft = lower_q(state.target_critic, batch.next_obs, action) - 0.3 * log_prob
     expected = np.asarray(batch.reward) + 0.9 * np.where(np.asarray(batch.terminal), 0.0, soft)
-    np.testing.assert_allclose(sac.critic_target(CONFIG, state, batch, eps), expected, rtol=1e-4)
+    np.testing.assert_allclose(target_of(state, batch, eps), expected, rtol=1e-4)
 
 
 def test_losses(state) -> None:
@@ -95,7 +101,7 @@ def test_losses(state) -> None:
     errors = [np.mean((network(critic, both, j)[:, 0] - target) ** 2) for j in (0, 1)]
     assert float(td_loss(q_values(critic, batch.obs, batch.action), target)) == pytest.approx(sum(errors), rel=1e-5)
 
-    loss, found = sac.actor_loss(state.learned.actor, critic, jnp.float32(0.7), batch.obs, eps)
+    loss, found = soft.actor_loss(state.learned.actor, critic, jnp.float32(0.7), batch.obs, eps)
     action, log_prob = act(state.learned.actor, batch.obs, eps)
     assert float(loss) == pytest.approx(np.mean(0.7 * log_prob - lower_q(critic, batch.obs, action)), rel=1e-4)
     np.testing.assert_allclose(found, log_prob, rtol=1e-4)
@@ -118,15 +124,15 @@ def test_each_part_moves_by_its_own_loss_alone(state) -> None:
         keys = jax.random.split(jax.random.fold_in(state.key, 0))
         next_noise, own_noise = (jax.random.normal(key, (BATCH, ACTION)) for key in keys)
         before, alpha = state.learned, jnp.exp(state.learned.log_alpha)
-        target = sac.critic_target(CONFIG, state, batch, next_noise)
+        target = target_of(state, batch, next_noise)
 
         def actor_loss(actor):
-            return sac.actor_loss(actor, before.critic, alpha, batch.obs, own_noise)
+            return soft.actor_loss(actor, before.critic, alpha, batch.obs, own_noise)
 
         by_actor, log_prob = jax.grad(actor_loss, has_aux=True)(before.actor)
         by_critic = jax.grad(lambda net: td_loss(q_values(net, batch.obs, batch.action), target))(before.critic)
         by_alpha = jax.grad(temperature_loss)(before.log_alpha, log_prob, ACTION)
-        return moved, sac.Learned(by_actor, by_critic, by_alpha)
+        return moved, soft.Learned(by_actor, by_critic, by_alpha)
 
     moved, gradients = step_and_gradients(state)
     for parts in zip(*map(jax.tree.leaves, (state.learned, moved.learned, gradients)), strict=True):
@@ -187,12 +193,12 @@ def test_it_learns_a_task_that_needs_looking_ahead(monkeypatch) -> None:
     assert chosen_action(TINY) == pytest.approx(0.5, abs=0.12)
     assert chosen_action(sac.Config(**{**vars(TINY), "gamma": 0.0})) != pytest.approx(0.5, abs=0.12)
     # Without the critic in its loss, the actor only keeps its entropy.
-    full_loss = sac.actor_loss
+    full_loss = soft.actor_loss
 
     def blind(actor, critic, alpha, obs, eps):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sac, "q_values", lambda *words: 0 * q_values(*words))
+            patch.setattr(soft, "q_values", lambda *words: 0 * q_values(*words))
             return full_loss(actor, critic, alpha, obs, eps)
 
-    monkeypatch.setattr(sac, "actor_loss", blind)
+    monkeypatch.setattr(soft, "actor_loss", blind)
     assert chosen_action(TINY) != pytest.approx(0.5, abs=0.12)

@@ -14,6 +14,7 @@ ALGORITHMS = {
     "dmg": "pspo.algorithms.dmg",
     "epq": "pspo.algorithms.epq",
     "iql": "pspo.algorithms.iql",
+    "mopo": "pspo.algorithms.mopo",
     "oraac": "pspo.algorithms.oraac",
     "td3bc": "pspo.algorithms.td3bc",
 }
@@ -25,6 +26,7 @@ TITLES = {
     "dmg": "Doubly Mild Generalization",
     "epq": "Exclusively Penalized Q-learning",
     "iql": "Implicit Q-Learning",
+    "mopo": "Model-based Offline Policy Optimization: rewards less the models' uncertainty",
     "oraac": "Offline Risk-Averse Actor-Critic",
     "td3bc": "TD3+BC, a minimalist approach",
 }

@@ -196,7 +196,7 @@ def start_at_returns(
     return nets
 
 
-def imagine(config: Config, parts: Parts, state: State) -> tuple[State, Context]:
+def imagine(config: Config, parts: Parts, log: Log, state: State) -> tuple[State, Context]:
     """Between chunks: draw the active set of N models from the pool."""
     key, draw_key = jax.random.split(state.key)
     pool = parts.arrays.pool

@@ -2,7 +2,6 @@
 Applications"), the learner that D4RL's medium and expert policies come from. It is used to collect data only.
 
 Where implementations differ, ours does this:
-- All three losses are taken at the same parameters, in one fused step, as in the authors' code.
 - log sigma is clipped to [-20, 2], and hidden units are ReLU: what a behaviour policy file can say.
 - Targets bootstrap through time-outs and stop at true ends only.
 """
@@ -22,9 +21,9 @@ from jax import Array
 from pspo.collecting.behaviour import LOG_STD_MAX, LOG_STD_MIN, Gaussian
 from pspo.config import Bounds
 from pspo.data.batches import Rows
-from pspo.losses import bellman_target, q_values, soft_actor_loss, td_loss, temperature_loss
 from pspo.nets.actors import TanhGaussian
-from pspo.nets.mlp import MLP, mlp, mlp_stack, moving_average
+from pspo.nets.mlp import MLP, mlp, mlp_stack
+from pspo.soft_actor_critic import Agent, Learned, Rule, Seen, soft_step
 
 
 @dataclass(frozen=True)
@@ -55,14 +54,6 @@ class Config:
     """The policy is medium once a look gives this normalised score: a third of the way to the expert."""
 
 
-class Learned(NamedTuple):
-    """What gradients move."""
-
-    actor: TanhGaussian
-    critic: MLP  # two, stacked
-    log_alpha: Array
-
-
 class State(NamedTuple):
     """Everything that resuming needs, apart from the experience."""
 
@@ -87,43 +78,13 @@ def optimiser(config: Config) -> optax.GradientTransformation:
     return optax.adam(config.rate)
 
 
-def critic_target(config: Config, state: State, rows: Rows, noise: Array) -> Array:
-    """r + gamma (min_j Q'_j(s', a') - alpha log pi(a'|s')), a' ~ pi(.|s'); nothing follows a terminal (Eqs. 3, 5)."""
-    action, log_prob = state.learned.actor.sample(rows.next_obs, noise)
-    q = q_values(state.target_critic, rows.next_obs, action).min(0)
-    soft = q - jnp.exp(state.learned.log_alpha) * log_prob
-    return bellman_target(rows.reward, rows.terminal, soft, config.gamma)
-
-
-def actor_loss(actor: TanhGaussian, critic: MLP, alpha: Array, obs: Array, noise: Array) -> tuple[Array, Array]:
-    """alpha log pi(a|s) - min_j Q_j(s, a) at reparameterised actions (Eq. 9); also log pi itself."""
-    action, log_prob = actor.sample(obs, noise)
-    return soft_actor_loss(log_prob, q_values(critic, obs, action).min(0), alpha), log_prob
-
-
 def update(config: Config, state: State, rows: Rows) -> tuple[State, dict[str, Array]]:
-    """One step on one batch."""
-    next_key, actor_key = jax.random.split(jax.random.fold_in(state.key, state.updates))
-    next_noise, noise = (jax.random.normal(key, rows.action.shape) for key in (next_key, actor_key))
-    learned = state.learned
-    target = critic_target(config, state, rows, next_noise)
-
-    def loss(moving: Learned):
-        critic = td_loss(q_values(moving.critic, rows.obs, rows.action), target)  # Eq. 5, up to a factor
-        actor, log_prob = actor_loss(moving.actor, learned.critic, jnp.exp(learned.log_alpha), rows.obs, noise)
-        temperature = temperature_loss(moving.log_alpha, log_prob, rows.action.shape[-1])
-        return critic + actor + temperature, (critic, actor, log_prob)
-
-    grads, (loss_critic, loss_actor, log_prob) = jax.grad(loss, has_aux=True)(learned)
-    changes, opt = optimiser(config).update(grads, state.opt)
-    moved: Learned = optax.apply_updates(learned, changes)  # pyright: ignore[reportAssignmentType, reportArgumentType]
-    target_critic = moving_average(state.target_critic, moved.critic, config.target_rate)
-    return State(moved, target_critic, opt, state.key, state.updates + 1), {
-        "critic_loss": loss_critic,
-        "actor_loss": loss_actor,
-        "entropy": -log_prob.mean(),
-        "alpha": jnp.exp(learned.log_alpha),
-    }
+    """One step on one batch; the entropy's goal is minus the number of action columns."""
+    rule = Rule(optimiser(config), config.gamma, config.target_rate, -float(rows.action.shape[-1]))
+    agent = Agent(state.learned, state.target_critic, state.opt)
+    key = jax.random.fold_in(state.key, state.updates)
+    agent, metrics = soft_step(rule, agent, Seen(rows, rows.obs, rows.next_obs), key)
+    return State(*agent, state.key, state.updates + 1), metrics
 
 
 @partial(jax.jit, static_argnames="config")

@@ -29,7 +29,7 @@ def load_or_fit_pool(
     dataset: Dataset, norm: Normaliser, config: ModelConfig, run_seed: int, progress: Callable[..., None]
 ) -> tuple[Pool, dict[str, Any]]:
     """The pool, and what the report says about it: hold-out likelihood, calibration, k-step error."""
-    seed = run_seed if config.seed == -1 else config.seed
+    seed = pool_seed(config, run_seed)
     key = content_key("pool", RECIPE, dataset, norm, dataclasses.replace(config, seed=0), seed)
 
     def make() -> tuple[Pool, dict[str, Any]]:
@@ -44,6 +44,11 @@ def load_or_fit_pool(
 
     pool, facts, cached = remember(key, lambda: _shapes(dataset, norm, config), make)
     return pool, {**facts, "key": key, "cached": cached}
+
+
+def pool_seed(config: ModelConfig, run_seed: int) -> int:
+    """The pool's own seed, which all runs share, or the run's."""
+    return run_seed if config.seed == -1 else config.seed
 
 
 def _shapes(dataset: Dataset, norm: Normaliser, config: ModelConfig) -> Pool:

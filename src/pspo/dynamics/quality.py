@@ -39,6 +39,13 @@ def holdout_nll(dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.n
     return mean_nll(*_predictions(dataset, norm, models, rows))
 
 
+def holdout_error(dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.ndarray) -> jax.Array:
+    """(members,) mean squared error of the means, each target in units of its spread: what elites are chosen by."""
+    mean, _, y = _predictions(dataset, norm, models, rows)
+    square = jnp.square(mean - y.value)
+    return square.mean((1, 2)) if y.counts is None else (square * y.counts).sum((1, 2)) / y.counts.sum()
+
+
 def model_quality(dataset: Dataset, norm: Normaliser, models: Ensemble, holdout: np.ndarray) -> dict[str, Any]:
     """Numbers for the report, as plain lists."""
     mean, log_std, y = _predictions(dataset, norm, models, holdout[:: -(-len(holdout) // MOST_ROWS)])

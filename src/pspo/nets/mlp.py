@@ -54,6 +54,11 @@ def _orthogonal(key: Array, fan_in: int, fan_out: int, last: bool) -> tuple[Arra
     return jax.nn.initializers.orthogonal(2.0**0.5)(key, (fan_in, fan_out)), jnp.zeros(fan_out)
 
 
+def _keras(key: Array, fan_in: int, fan_out: int, last: bool) -> tuple[Array, Array]:
+    """Keras' default: Glorot's uniform weights, zero biases; what MOPO, RAMBO and 1R2R have."""
+    return _uniform(key, (fan_in, fan_out), (6.0 / (fan_in + fan_out)) ** 0.5), jnp.zeros(fan_out)
+
+
 def _small_last(scale: float) -> Init:
     """rlkit's: hidden weights within 1/sqrt(fan-out) (its slip for fan-in), biases 0.1, and a last layer near zero."""
 
@@ -69,6 +74,7 @@ def _small_last(scale: float) -> Init:
 INITS: dict[str, Init] = {
     "torch": _torch,
     "orthogonal": _orthogonal,
+    "keras": _keras,
     "rlkit-critic": _small_last(3e-3),
     "rlkit-actor": _small_last(1e-3),
 }

@@ -1,0 +1,96 @@
+"""Rollouts of several steps in learned models: from logged states, one row per step, none past an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from pspo.data.batches import Rows
+from pspo.data.normalise import Normaliser
+from pspo.dynamics.ensemble import Ensemble, Prediction, model_inputs
+from pspo.dynamics.termination import Termination
+
+BLOCK = 5000  # rollouts that go side by side: memory is theirs, whatever the number of all
+
+C = TypeVar("C")
+
+
+class World(NamedTuple):
+    """Models, their units, and those of who learns from them."""
+
+    models: Ensemble
+    terminated: Termination
+    model_norm: Normaliser  # what the models see, and the unit of the rewards they predict
+    norm: Normaliser  # what policy and critics see, and their unit of rewards
+
+    def predict(self, obs: Array, action: Array) -> Prediction:
+        return self.models.predict(model_inputs(self.model_norm, obs, action))
+
+    def draw(self, obs: Array, prediction: Prediction, member: Array, noise: Array) -> tuple[Array, Array]:
+        """Next observations and rewards, each from its own member; member (..., batch), noise (..., batch, targets).
+
+        What is predicted stays inside the log's range, and counters on their values.
+        """
+        row = jnp.arange(obs.shape[0])
+        target = prediction.mean[member, row] + prediction.std[member, row] * noise
+        return self.model_norm.snap(obs + target[..., :-1]), target[..., -1] * self.reward_unit
+
+    def ends(self, obs: Array, action: Array, next_obs: Array) -> Array:
+        return self.terminated(self.model_norm, obs, action, next_obs)
+
+    @property
+    def reward_unit(self) -> float:
+        """One unit of the models' rewards, in the critics'."""
+        return float(self.model_norm.reward_scale / self.norm.reward_scale)
+
+
+def random_member(key: Array, elite: Array, shape: tuple[int, ...]) -> Array:
+    """One of the elite for each."""
+    return elite[jax.random.randint(key, shape, 0, elite.shape[0])]
+
+
+def target_noise(key: Array, obs: Array, *lead: int) -> Array:
+    """Standard normal noise for next observation and reward of each row, with leading axes if asked."""
+    return jax.random.normal(key, (*lead, *obs.shape[:-1], obs.shape[-1] + 1))
+
+
+def rollout(
+    step: Callable[[C, Array], tuple[C, Rows]], start: C, count: int, horizon: int, key: Array
+) -> tuple[Rows, Array]:
+    """`count` rollouts side by side: rows (horizon, count, ...), and which of them happened.
+
+    `step` goes from what a rollout holds to what it holds next, and the row between. The row that enters a terminal
+    is the last that happens.
+    """
+
+    def go(carry: tuple[C, Array], k: Array) -> tuple[tuple[C, Array], tuple[Rows, Array]]:
+        held, alive = carry
+        after, row = step(held, k)
+        return (after, alive & ~row.terminal), (row, alive)
+
+    alive = jnp.ones(count, bool)
+    return jax.lax.scan(go, (start, alive), jax.random.split(key, horizon))[1]
+
+
+def blocks_of(count: int) -> tuple[int, int]:
+    """Into how many blocks `count` rollouts go, and how many each holds (the last is filled up)."""
+    blocks = -(-count // BLOCK)
+    return blocks, -(-count // blocks)
+
+
+def capacity_for(count: int, horizon: int, retain: int) -> int:
+    """Rows that `retain` rounds of rollouts fill at most."""
+    blocks, each = blocks_of(count)
+    return blocks * each * horizon * retain
+
+
+def in_blocks(count: int, roll: Callable[[int, Array], tuple[Rows, Array]], key: Array) -> tuple[Rows, Array]:
+    """`roll` (how many, key) for all blocks, one after the other: flat rows, and which of them happened."""
+    blocks, each = blocks_of(count)
+    rows, happened = jax.lax.map(lambda k: roll(each, k), jax.random.split(key, blocks))
+    flat: Any = jax.tree.map(lambda part: part.reshape(-1, *part.shape[3:]), (rows, happened))
+    return flat

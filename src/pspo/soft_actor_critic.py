@@ -1,0 +1,102 @@
+"""SAC's step (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications") as functions.
+
+The online learner that collects data and the model-based algorithms that learn from imagined rows are made of them.
+All losses are taken at the same parameters, in one fused step, as in the authors' code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from pspo.data.batches import Rows
+from pspo.losses import bellman_target, q_values, soft_actor_loss, td_loss, temperature_loss
+from pspo.nets.actors import TanhGaussian
+from pspo.nets.mlp import MLP, moving_average
+
+
+class Learned(NamedTuple):
+    """What gradients move."""
+
+    actor: TanhGaussian
+    critic: MLP  # two or more, stacked
+    log_alpha: Array
+
+
+class Agent(NamedTuple):
+    """What a step needs and leaves."""
+
+    learned: Learned
+    target_critic: MLP
+    opt: Any
+
+
+class Seen(NamedTuple):
+    """Rows, and their states as the networks see them."""
+
+    rows: Rows
+    features: Array
+    next_features: Array
+
+
+class Rule(NamedTuple):
+    """What a step is made with."""
+
+    optimiser: optax.GradientTransformation
+    gamma: float
+    target_rate: float
+    entropy_goal: float  # in nats, of the whole action; alpha is adapted to it
+    adapt: bool = True  # whether alpha is adapted at all
+
+
+def fresh_agent(learned: Learned, optimiser: optax.GradientTransformation) -> Agent:
+    return Agent(learned, learned.critic, optimiser.init(learned))  # pyright: ignore[reportArgumentType]
+
+
+def soft_target(learned: Learned, target_critic: MLP, seen: Seen, noise: Array, gamma: float) -> Array:
+    """r + gamma (min_j Q'_j(s', a') - alpha log pi(a'|s')), a' ~ pi(.|s'); nothing follows a terminal (Eqs. 3, 5)."""
+    action, log_prob = learned.actor.sample(seen.next_features, noise)
+    soft = q_values(target_critic, seen.next_features, action).min(0) - jnp.exp(learned.log_alpha) * log_prob
+    return bellman_target(seen.rows.reward, seen.rows.terminal, soft, gamma)
+
+
+def actor_loss(actor: TanhGaussian, critic: MLP, alpha: Array, features: Array, noise: Array) -> tuple[Array, Array]:
+    """alpha log pi(a|s) - min_j Q_j(s, a) at reparameterised actions (Eq. 9); also log pi itself."""
+    action, log_prob = actor.sample(features, noise)
+    return soft_actor_loss(log_prob, q_values(critic, features, action).min(0), alpha), log_prob
+
+
+def soft_step(
+    rule: Rule, agent: Agent, seen: Seen, key: Array, target: Callable[[Array], Array] | None = None
+) -> tuple[Agent, dict[str, Array]]:
+    """One fused step of critics, actor and temperature. `target` (of its noise) replaces SAC's own."""
+    next_key, actor_key = jax.random.split(key)
+    next_noise, noise = (jax.random.normal(k, seen.rows.action.shape) for k in (next_key, actor_key))
+    old = agent.learned
+    backup = target(next_noise) if target else soft_target(old, agent.target_critic, seen, next_noise, rule.gamma)
+
+    def loss(moving: Learned) -> tuple[Array, tuple[Array, ...]]:
+        q = q_values(moving.critic, seen.features, seen.rows.action)
+        critic = td_loss(q, backup)  # Eq. 5, up to a factor
+        actor, log_prob = actor_loss(moving.actor, old.critic, jnp.exp(old.log_alpha), seen.features, noise)
+        temperature = temperature_loss(moving.log_alpha, log_prob, -rule.entropy_goal) if rule.adapt else 0.0
+        return critic + actor + temperature, (critic, actor, log_prob, q)
+
+    grads, (loss_critic, loss_actor, log_prob, q) = jax.grad(loss, has_aux=True)(old)
+    changes, opt = rule.optimiser.update(grads, agent.opt, old)  # pyright: ignore[reportArgumentType]
+    learned: Learned = optax.apply_updates(old, changes)  # pyright: ignore[reportAssignmentType, reportArgumentType]
+    target_critic = moving_average(agent.target_critic, learned.critic, rule.target_rate)
+    return Agent(learned, target_critic, opt), {
+        "critic_loss": loss_critic,
+        "actor_loss": loss_actor,
+        "entropy": -log_prob.mean(),
+        "alpha": jnp.exp(old.log_alpha),
+        "q_min": q.min(),
+        "q_mean": q.mean(),
+        "q_max": q.max(),
+    }
