@@ -21,8 +21,11 @@ LABELS = ("name", "task", "notes")
 KNOWN_KEYS = frozenset((*REQUIRED, *OPTIONAL_ARRAYS, *LABELS))
 
 
-def fields_from_d4rl(arrays: Mapping[str, Any], unread: Iterable[str] = ()) -> dict[str, Any]:
-    """The arguments of `Dataset`. `unread` names arrays that were found beside the given ones but not loaded."""
+def fields_from_d4rl(arrays: dict[str, Any], unread: Iterable[str] = ()) -> dict[str, Any]:
+    """The arguments of `Dataset`. `unread` names arrays that were found beside the given ones but not loaded.
+
+    Rows are taken out of `arrays`, so that whoever holds them nowhere else has each only once where rows are dropped.
+    """
     unread = [*unread, *(str(key) for key in arrays if key not in KNOWN_KEYS)]
     _require_keys(arrays, unread)
     notes = [str(note) for note in arrays.get("notes", ())]
@@ -30,9 +33,9 @@ def fields_from_d4rl(arrays: Mapping[str, Any], unread: Iterable[str] = ()) -> d
         notes.append(_unread_note(unread))
 
     fields: dict[str, Any] = {
-        "obs": frozen_floats("observations", arrays["observations"], axes=2),
-        "action": frozen_floats("actions", arrays["actions"], axes=2),
-        "reward": frozen_floats("rewards", arrays["rewards"], axes=1),
+        "obs": frozen_floats("observations", arrays.pop("observations"), axes=2),
+        "action": frozen_floats("actions", arrays.pop("actions"), axes=2),
+        "reward": frozen_floats("rewards", arrays.pop("rewards"), axes=1),
         "terminal": frozen_flags("terminals", arrays["terminals"]),
     }
     no_timeouts = np.zeros(len(fields["obs"]), dtype=bool)

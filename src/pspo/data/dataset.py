@@ -95,7 +95,7 @@ class Dataset:
 
         `unread` names arrays that a file holds but that were not loaded.
         """
-        return cls(**fields_from_d4rl(arrays, unread))
+        return cls(**fields_from_d4rl(dict(arrays), unread))
 
     # Sizes
 

@@ -35,18 +35,19 @@ def complete_next_states(fields: dict[str, Any], known: np.ndarray) -> tuple[dic
         next_obs[gaps] = obs[rows[gaps] + 1]
     else:
         next_obs = obs[np.where(ends[rows], rows, rows + 1)]  # at a terminal its own state, as a placeholder
-    timeout = fields["timeout"].copy()
-    timeout[:-1] |= dropped[1:] & ~ends[:-1]
-    completed = {**fields, "timeout": timeout, "next_known": known | ~ends}
+    given = "next_obs" in fields
+    completed = {**fields, "next_obs": next_obs, "next_known": known | ~ends, "timeout": fields["timeout"].copy()}
+    completed["timeout"][:-1] |= dropped[1:] & ~ends[:-1]
+    fields.clear()  # and `obs` below: what is dropped from is let go of before the next is
     if dropped.any():
+        del obs
         for field in ("obs", "action", "reward", "terminal", "timeout", "next_known"):
             completed[field] = completed[field][rows]
-    completed["next_obs"] = next_obs
     for field in ("obs", "action", "reward", "next_obs"):
         completed[field].setflags(write=False)  # nobody else has them: the dataset need not copy them
     missing = ~known
     counts = ((missing & ~ends).sum(), (missing & terminal).sum(), dropped.sum())
-    return completed, _notes("next_obs" in fields, *map(int, counts))
+    return completed, _notes(given, *map(int, counts))
 
 
 def _notes(given: bool, filled: int, without: int, dropped: int) -> list[str]:

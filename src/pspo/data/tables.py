@@ -10,6 +10,7 @@ import numpy as np
 
 from pspo.data.arrow_columns import flags, numbers
 from pspo.data.columns import Columns, choose, listed
+from pspo.data.d4rl import fields_from_d4rl
 from pspo.data.dataset import Dataset
 from pspo.data.episode_ends import mark_ends
 from pspo.errors import UserError
@@ -48,11 +49,12 @@ def table_dataset(table: Table, columns: Columns, labels: dict[str, Any]) -> Dat
     used = {name for members in chosen.values() for name in members}
     if unused := [name for name in table.names if name not in used]:
         notes.append(f"columns that are not used: {listed(unused)}.")
-    arrays: dict[str, Any] = {D4RL_NAMES[role]: array for role, array in poured.numbers.items()}
+    arrays: dict[str, Any] = {D4RL_NAMES[role]: poured.numbers.pop(role) for role in list(poured.numbers)}
     if "next_obs" in chosen:
         arrays["next_known"] = poured.has_next_state
     arrays |= {"terminals": terminal, "timeouts": timeout}
-    return Dataset.from_arrays({**labels, **arrays, "notes": [*labels.get("notes", ()), *notes]})
+    arrays |= {**labels, "notes": [*labels.get("notes", ()), *notes]}
+    return Dataset(**fields_from_d4rl(arrays))  # which lets go of rows as soon as it has those that stay
 
 
 @dataclass
@@ -105,6 +107,7 @@ def _pour(table: Table, chosen: dict[str, list[str]]) -> _Poured:
         found.add(filled)
     if len(found) > 1 or max(found) > table.rows or (table.exact and found != {table.rows}):
         raise UserError(f"there are {max(found)} rows where {table.rows} are promised: copy or write it again.")
+    need_pyarrow("reading tables").default_memory_pool().release_unused()  # Arrow keeps what it once had
     return poured.first(found.pop())
 
 
