@@ -19,10 +19,13 @@ from pspo.trees import from_arrays, to_arrays
 T = TypeVar("T")
 
 
-def content_key(kind: str, recipe: int, dataset: Dataset, norm: Normaliser, config: Any, seed: int) -> str:
-    """Hash of data, normaliser, configuration and seed; `recipe` counts up when the code itself changes its results."""
+def content_key(kind: str, recipe: int, dataset: Dataset, norm: Normaliser | None, config: Any, seed: int) -> str:
+    """Hash of data, normaliser, configuration and seed; `recipe` counts up when the code itself changes its results.
+
+    No normaliser where the result is in the log's own units.
+    """
     digest = hashlib.sha256(f"{kind} {recipe} {dataset.hash} {seed}".encode())
-    for name, array in zip(norm._fields, norm, strict=True):
+    for name, array in norm._asdict().items() if norm else ():
         digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     digest.update(json.dumps(dataclasses.asdict(config), sort_keys=True).encode())
     return f"{kind}-{digest.hexdigest()[:24]}"

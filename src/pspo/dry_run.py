@@ -50,7 +50,7 @@ def _phases(found: Estimate, config: Any) -> list[str]:
     for phase in found.phases:
         what = RECIPES.get(phase.name)
         recipe = getattr(config, what) if what else config
-        count = f"{recipe.pool} networks of " if what == "model" else ""
+        count = f"{recipe.pool} networks of " if hasattr(recipe, "pool") else ""
         size = f"{count}{recipe.depth} x {recipe.width} units, "
         most = "at most " if what == "model" else ""
         lines.append(f"{size}{most}{phase.steps:,} steps of {_short(phase.step_seconds)}: {span(phase.seconds)}")

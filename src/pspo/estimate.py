@@ -13,7 +13,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ STAND_IN_ROWS = 5000
 FIT_STEPS, ITERATIONS = 4, 4  # enough to time what takes seconds; short steps are repeated
 SHORT_SECONDS = 0.5
 MOST_MEMBERS = 10  # larger pools are timed with this many, as their cost is proportional
-RECIPES = {"dynamics pool": "model", "reference policy": "reference", "behaviour VAE": "vae"}
+RECIPES = {"dynamics pool": "model", "any-step model": "model", "reference policy": "reference", "behaviour VAE": "vae"}
 """What is fitted before training, as the progress display calls it, and the part of a configuration that says how."""
 
 
@@ -155,11 +155,22 @@ def _time_iteration(module: ModuleType, config: Any, parts: Any, sample: Dataset
     log = device_log(sample, parts.norm, config.gamma)
     state = jax.jit(lambda log, key: module.init(config, parts, log, key))(log, jax.random.PRNGKey(0))
     chunk = compile_chunk(module, config, parts)
-    jax.block_until_ready(chunk(state, parts.arrays, log, length=ITERATIONS))  # compiles
+    all_of_it = _seconds(lambda: chunk(state, parts.arrays, log, length=ITERATIONS))
+    if not hasattr(module, "imagine"):
+        return all_of_it / ITERATIONS
+    # Rollouts come once a chunk, which is far longer in the run than here.
+    begin = jax.jit(lambda arrays, log, state: module.imagine(config, parts._replace(arrays=arrays), log, state))
+    beginning = min(_seconds(lambda: begin(parts.arrays, log, state)), all_of_it)
+    return (all_of_it - beginning) / ITERATIONS + beginning / config.chunk
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    """Of one call, once it is compiled; short ones are repeated."""
+    jax.block_until_ready(work())
     started, done = time.perf_counter(), 0
     while done == 0 or time.perf_counter() - started < SHORT_SECONDS:
-        state, _ = jax.block_until_ready(chunk(state, parts.arrays, log, length=ITERATIONS))
-        done += ITERATIONS
+        jax.block_until_ready(work())
+        done += 1
     return (time.perf_counter() - started) / done
 
 

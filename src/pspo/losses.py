@@ -72,7 +72,7 @@ def cloning_actor_loss(log_prob: Array, logged_log_prob: Array, alpha: Array | f
     return (alpha * log_prob - logged_log_prob).mean()
 
 
-# CQL's, and what EPQ takes from it
+# CQL's, and what EPQ and COMBO take from it
 
 
 def sampled_target(policy: Any, critic: MLP, next_features: Array, rows: Rows, noise: Array, gamma: float) -> Array:
@@ -94,13 +94,13 @@ def soft_or_cloning_loss(
     return loss, log_prob
 
 
-def conservative_value(q: Array, log_density: Array, temperature: float = 1.0) -> Array:
-    """T log sum_k exp((Q_k - log density_k) / T) over sampled actions (critics, samples, batch): the part pushed down.
+def conservative_value(q: Array, log_density: Array) -> Array:
+    """log sum_k exp(Q_k - log density_k) over sampled actions (critics, samples, batch): the part pushed down.
 
     Each sample is divided by the density it was drawn from, so that any proposal estimates the same integral of
     exp Q, up to the number of samples (CQL, appendix F; version 3, CQL(H)).
     """
-    return temperature * jax.nn.logsumexp((q - log_density) / temperature, axis=1)
+    return jax.nn.logsumexp(q - log_density, axis=1)
 
 
 def proposals(policy: Any, features: Array, next_features: Array, noise: Array, uniform: Array) -> tuple[Array, Array]:
@@ -114,3 +114,9 @@ def proposals(policy: Any, features: Array, next_features: Array, noise: Array, 
     log_uniform = jnp.full(uniform.shape[:-1], -uniform.shape[-1] * jnp.log(2.0))
     actions = jnp.concatenate([uniform, after, now])
     return jax.lax.stop_gradient((actions, jnp.concatenate([log_uniform, log_after, log_now])))
+
+
+def pushed_down(critic: MLP, features: Array, sampled: tuple[Array, Array]) -> Array:
+    """(critics, batch): the conservative value of `proposals` at these states: what CQL, EPQ and COMBO lower."""
+    actions, log_density = sampled
+    return conservative_value(q_values(critic, features, actions), log_density)

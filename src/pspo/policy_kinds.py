@@ -64,7 +64,12 @@ def mixture(parts: Parts, features: np.ndarray, rng: Noise) -> np.ndarray:
 def tanh_gaussian(parts: Parts, features: np.ndarray, rng: Noise) -> np.ndarray:
     """A Gaussian before the tanh, its spread depending on the state."""
     mean, log_std = np.split(parts["net"](features), 2, axis=-1)
-    log_std = np.clip(log_std, parts["log_std_min"], parts["log_std_max"])
+    low, high = parts["log_std_min"], parts["log_std_max"]
+    if parts.get("soft"):  # files from before there was a choice do not say
+        log_std = high - np.logaddexp(0.0, high - log_std)
+        log_std = low + np.logaddexp(0.0, log_std - low)
+    else:
+        log_std = np.clip(log_std, low, high)
     return np.tanh(mean if rng is None else _noisy(mean, log_std, rng))
 
 
@@ -73,6 +78,12 @@ def clipped_gaussian(parts: Parts, features: np.ndarray, rng: Noise) -> np.ndarr
     mean = np.tanh(parts["net"](features))
     log_std = np.clip(parts["log_std"], FREE_LOG_STD_MIN, FREE_LOG_STD_MAX)
     return mean if rng is None else np.clip(_noisy(mean, log_std, rng), -1.0, 1.0)
+
+
+def linear_gaussian(parts: Parts, features: np.ndarray, rng: Noise) -> np.ndarray:
+    """A Gaussian around the network's own output, its spread the same everywhere; clipped to the bounds."""
+    mean = parts["net"](features)
+    return np.clip(mean if rng is None else _noisy(mean, parts["log_std"], rng), -1.0, 1.0)
 
 
 def deterministic(parts: Parts, features: np.ndarray, rng: Noise) -> np.ndarray:
@@ -97,6 +108,7 @@ KINDS: dict[str, Callable[[Parts, np.ndarray, Noise], np.ndarray]] = {
     "mixture": mixture,
     "tanh-gaussian": tanh_gaussian,
     "clipped-gaussian": clipped_gaussian,
+    "linear-gaussian": linear_gaussian,
     "deterministic": deterministic,
     "perturbed": perturbed,
 }

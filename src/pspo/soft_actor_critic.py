@@ -71,23 +71,36 @@ def actor_loss(actor: TanhGaussian, critic: MLP, alpha: Array, features: Array, 
     return soft_actor_loss(log_prob, q_values(critic, features, action).min(0), alpha), log_prob
 
 
+Penalty = Callable[[MLP, Array], tuple[Array, dict[str, Array]]]
+"""(critics, their Q on the rows) -> what is added to their loss, and what the log line says of it."""
+
+
 def soft_step(
-    rule: Rule, agent: Agent, seen: Seen, key: Array, target: Callable[[Array], Array] | None = None
+    rule: Rule,
+    agent: Agent,
+    seen: Seen,
+    key: Array,
+    target: Callable[[Array], Array] | None = None,
+    penalty: Penalty = lambda critic, q: (jnp.float32(0.0), {}),
 ) -> tuple[Agent, dict[str, Array]]:
-    """One fused step of critics, actor and temperature. `target` (of its noise) replaces SAC's own."""
+    """One fused step of critics, actor and temperature.
+
+    `target` (of its noise) replaces SAC's own; `penalty` is added to the critics' loss.
+    """
     next_key, actor_key = jax.random.split(key)
     next_noise, noise = (jax.random.normal(k, seen.rows.action.shape) for k in (next_key, actor_key))
     old = agent.learned
     backup = target(next_noise) if target else soft_target(old, agent.target_critic, seen, next_noise, rule.gamma)
 
-    def loss(moving: Learned) -> tuple[Array, tuple[Array, ...]]:
+    def loss(moving: Learned) -> tuple[Array, tuple[Any, ...]]:
         q = q_values(moving.critic, seen.features, seen.rows.action)
         critic = td_loss(q, backup)  # Eq. 5, up to a factor
+        caution, said = penalty(moving.critic, q)
         actor, log_prob = actor_loss(moving.actor, old.critic, jnp.exp(old.log_alpha), seen.features, noise)
         temperature = temperature_loss(moving.log_alpha, log_prob, -rule.entropy_goal) if rule.adapt else 0.0
-        return critic + actor + temperature, (critic, actor, log_prob, q)
+        return critic + caution + actor + temperature, (critic, actor, log_prob, q, said)
 
-    grads, (loss_critic, loss_actor, log_prob, q) = jax.grad(loss, has_aux=True)(old)
+    grads, (loss_critic, loss_actor, log_prob, q, said) = jax.grad(loss, has_aux=True)(old)
     changes, opt = rule.optimiser.update(grads, agent.opt, old)  # pyright: ignore[reportArgumentType]
     learned: Learned = optax.apply_updates(old, changes)  # pyright: ignore[reportAssignmentType, reportArgumentType]
     target_critic = moving_average(agent.target_critic, learned.critic, rule.target_rate)
@@ -99,4 +112,5 @@ def soft_step(
         "q_min": q.min(),
         "q_mean": q.mean(),
         "q_max": q.max(),
+        **said,
     }

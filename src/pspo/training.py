@@ -21,6 +21,7 @@ import jax
 
 from pspo import checkpoint
 from pspo.algorithms import get_algorithm, get_diagnostics
+from pspo.algorithms.sharing import about_pool
 from pspo.compute import keep_compiled_programs
 from pspo.config import build, flatten
 from pspo.config import preset as load_preset
@@ -124,6 +125,8 @@ def _work(
     with clock("prepare"):
         parts, models = module.prepare(config, data, facts["seed"], progress)
         run.write("models", models)
+        if "pool" in models:
+            say(about_pool(facts["algo"], config, facts["preset"], data, models["pool"]))
         _same_models_as_before(run, models)
     session = Session(run, module, config, parts, data, device_log(data, parts.norm, config.gamma))
     with clock("train"), tracker(run.path) as track:

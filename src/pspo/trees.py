@@ -20,7 +20,10 @@ def to_arrays(tree: object) -> dict[str, np.ndarray]:
 
 
 def from_arrays(like: T, arrays: dict[str, np.ndarray]) -> T:
-    """A tree of the same structure as `like` (arrays or shapes) from named arrays; any difference is an error."""
+    """A tree of the same structure as `like` (arrays or shapes) from named arrays; any difference is an error.
+
+    A length of None in a shape of `like` is any.
+    """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     names = [jax.tree_util.keystr(path) for path, _ in leaves]
     if set(names) != set(arrays):
@@ -29,7 +32,9 @@ def from_arrays(like: T, arrays: dict[str, np.ndarray]) -> T:
     restored = []
     for name, (_, leaf) in zip(names, leaves, strict=True):
         found = arrays[name]
-        if found.shape != tuple(leaf.shape) or found.dtype != leaf.dtype:
-            raise Corrupt(f"{name} is {found.dtype}{found.shape}, expected {leaf.dtype}{tuple(leaf.shape)}.")
+        wanted = tuple(leaf.shape)
+        fits = len(wanted) == found.ndim and all(b in (a, None) for a, b in zip(found.shape, wanted, strict=True))
+        if not fits or found.dtype != leaf.dtype:
+            raise Corrupt(f"{name} is {found.dtype}{found.shape}, expected {leaf.dtype}{wanted}.")
         restored.append(jnp.asarray(found))
     return jax.tree_util.tree_unflatten(structure, restored)

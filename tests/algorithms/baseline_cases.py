@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import scipy.stats
 
 from pspo.algorithms.model_free import Parts
 from pspo.data.batches import Log, Rows
@@ -27,6 +28,14 @@ OBS, ACT, HIDDEN, ROWS = 2, 2, 5, 8
 
 def f32(array: Any) -> jax.Array:
     return jnp.asarray(np.asarray(array, np.float32))
+
+
+def made_mlp(
+    rng: np.random.Generator, sizes: list[int], members: tuple[int, ...] = (), activation: str = "relu"
+) -> MLP:
+    """Random weights and biases; a stack where `members` is given."""
+    weights = [f32(rng.normal(scale=0.6, size=(*members, *shape))) for shape in pairwise(sizes)]
+    return MLP(weights, [f32(rng.normal(scale=0.3, size=(*members, size))) for size in sizes[1:]], activation)
 
 
 def made_norm() -> Normaliser:
@@ -76,13 +85,16 @@ def made_config(algorithm: ModuleType, **changes: Any) -> Any:
     return algorithm.Config(**({n: v for n, v in (tiny | rates).items() if n in fields} | changes))
 
 
-def made_state(algorithm: ModuleType, config: Any, step: int = 0, moments: int = 3, seed: int = 1) -> Any:
+def made_state(
+    algorithm: ModuleType, config: Any, step: int = 0, moments: int = 3, seed: int = 1, parts: Any = None
+) -> Any:
     """A state in the middle of training, in the shape of `init`'s (which is not run): all numbers are random.
 
     Adam's moments are not zero, since its first step would show only the signs of gradients; `moments` is how many
     steps its counters say that it has made. Target networks differ from the others.
     """
-    form = jax.eval_shape(partial(algorithm.init, config, made_parts(), made_log()), jax.random.PRNGKey(0))
+    parts = parts or made_parts()
+    form = jax.eval_shape(partial(algorithm.init, config, parts, made_log()), jax.random.PRNGKey(0))
     rng = np.random.default_rng(seed)
 
     def fill(path: Any, leaf: Any) -> jax.Array:
@@ -97,26 +109,27 @@ def made_state(algorithm: ModuleType, config: Any, step: int = 0, moments: int =
     return state._replace(step=jnp.asarray(np.int32(step)), key=jnp.asarray(np.zeros(2, np.uint32)))
 
 
-def started(algorithm: ModuleType, config: Any, monkeypatch: Any) -> tuple[Any, list[tuple[Any, ...]]]:
+def started(
+    algorithm: ModuleType, config: Any, monkeypatch: Any, parts: Any = None
+) -> tuple[Any, list[tuple[Any, ...]]]:
     """A state by `init` itself with networks by NumPy, and what it asked of its makers: (sizes, activation, init), a
     stack with its number of members in front."""
     rng, asked = np.random.default_rng(0), []
 
     def mlp(key: Any, sizes: list[int], activation: str = "silu", init: str | None = None, members: Any = ()) -> MLP:
         asked.append((*members, sizes, activation, init))
-        weights = [f32(rng.normal(size=(*members, a, b))) for a, b in pairwise(sizes)]
-        return MLP(weights, [f32(rng.normal(size=(*members, b))) for b in sizes[1:]], activation)
+        return made_mlp(rng, sizes, members, activation)
 
     monkeypatch.setattr(algorithm, "mlp", mlp)
     monkeypatch.setattr(
         algorithm, "mlp_stack", lambda key, count, sizes, **kind: mlp(key, sizes, members=(count,), **kind)
     )
-    return algorithm.init(config, made_parts(), made_log(), jax.random.PRNGKey(0)), asked
+    return algorithm.init(config, parts or made_parts(), made_log(), jax.random.PRNGKey(0)), asked
 
 
-def compiled_update(algorithm: ModuleType, config: Any) -> Callable[..., tuple[Any, dict[str, Any]]]:
+def compiled_update(algorithm: ModuleType, config: Any, parts: Any = None) -> Callable[..., tuple[Any, dict[str, Any]]]:
     """(state, rows, key) -> the next state and what the log line says."""
-    return jax.jit(partial(algorithm.update, config, made_parts(), None))
+    return jax.jit(partial(algorithm.update, config, parts or made_parts(), None))
 
 
 def same_bits(a: Any, b: Any) -> bool:
@@ -145,14 +158,50 @@ def net_by_hand(net: MLP, x: np.ndarray) -> np.ndarray:
     return x @ np.asarray(net.weights[-1], np.float64) + np.asarray(net.biases[-1], np.float64)
 
 
+def joined(features: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Side by side; leading axes of `other` may be missing in `features`."""
+    return np.concatenate([np.broadcast_to(features, (*other.shape[:-1], features.shape[-1])), other], axis=-1)
+
+
 def critics_by_hand(critic: MLP, features: np.ndarray, action: np.ndarray) -> np.ndarray:
     """(critics, ..., batch)"""
-    x = np.concatenate([np.broadcast_to(features, (*action.shape[:-1], features.shape[-1])), action], axis=-1)
+    x = joined(features, action)
     members = [
         MLP([w[c] for w in critic.weights], [b[c] for b in critic.biases], critic.activation)
         for c in range(critic.weights[0].shape[0])
     ]
     return np.stack([net_by_hand(member, x)[..., 0] for member in members])
+
+
+def moments_by_hand(actor: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation before the tanh."""
+    mean, log_std = np.split(net_by_hand(actor.net, features), 2, axis=-1)
+    return mean, np.exp(np.clip(log_std, -5.0, 2.0))
+
+
+def sample_by_hand(actor: Any, features: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """tanh(u) and its log density by the change of variables, written as in a textbook."""
+    mean, std = moments_by_hand(actor, features)
+    u = mean + std * noise
+    return np.tanh(u), (scipy.stats.norm.logpdf(u, mean, std) - np.log(1.0 - np.tanh(u) ** 2)).sum(axis=-1)
+
+
+def likelihood_by_hand(actor: Any, features: np.ndarray, action: np.ndarray) -> np.ndarray:
+    """Log density of given actions; those at the bounds are taken at the float32 just inside."""
+    inside = np.float64(np.float32(1.0 - 1e-6))
+    mean, std = moments_by_hand(actor, features)
+    action = np.clip(action, -inside, inside)
+    return (scipy.stats.norm.logpdf(np.arctanh(action), mean, std) - np.log(1.0 - action**2)).sum(axis=-1)
+
+
+def proposals_by_hand(
+    actor: Any, features: np.ndarray, next_features: np.ndarray, noise: np.ndarray, uniform: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """CQL's: uniform actions (density 2^-A), the policy's at s', the policy's at s; and their log densities."""
+    after, now = (sample_by_hand(actor, x, e) for x, e in zip((next_features, features), noise, strict=True))
+    anyone = uniform, np.full(uniform.shape[:-1], uniform.shape[-1] * np.log(0.5))
+    actions, log_density = (np.concatenate(part) for part in zip(anyone, after, now, strict=True))
+    return actions, log_density
 
 
 def backed_up(rows: Rows, next_value: np.ndarray, gamma: float) -> np.ndarray:
@@ -192,6 +241,13 @@ def adam_by_hand(tree: Any, grads: Any, moments: Any, rate: float) -> Any:
         return x - rate * (m / (1.0 - 0.9**t)) / (np.sqrt(v / (1.0 - 0.999**t)) + 1e-8)
 
     return jax.tree.map(move, doubles(tree), grads, doubles(moments.mu), doubles(moments.nu))
+
+
+def part_by_hand(state: Any, name: str, loss: Callable[[Any], Any], rate: float) -> Any:
+    """One step of Adam of one part of what is learned, down the slopes of its own loss (optax.partition's states)."""
+    moments, part = adam_moments(state.opt.inner_states[name]), getattr(state.learned, name)
+    moments = moments._replace(mu=getattr(moments.mu, name), nu=getattr(moments.nu, name))
+    return adam_by_hand(part, slopes(loss, part), moments, rate)
 
 
 def cosine(rate: float, done: int, steps: int) -> float:

@@ -37,6 +37,11 @@ QUICK = {"actor_rate": 3e-3, "critic_rate": 3e-3, "target_rate": 0.05}
 
 MODELS = {"model.pool": 3, "model.width": 32, "model.steps": 400, "active": 3, "real_batch": 32, "synthetic_batch": 32}
 
+IMAGINED = {
+    **{"model.pool": 3, "model.width": 32, "model.steps": 400, "elites": 2},
+    **{"starts": 200, "rollout_horizon": 1, "real_ratio": 0.5, "alpha": 0.1},
+}
+
 LEARNERS = {
     "pspo": Learner(
         MODELS
@@ -45,22 +50,79 @@ LEARNERS = {
         1.04,
         common=COMMON,
     ),
+    "adm": Learner(
+        QUICK
+        | {
+            "model.max_lag": 3,
+            "model.width": 32,
+            "model.steps": 400,
+            "model.learning_rate": 3e-3,
+            "model.beta_nll": 0.5,
+        }
+        | {"starts": 200, "rollout_horizon": 1, "real_ratio": 0.5, "alpha": 0.1, "penalty": 20.0},
+        {"penalty": 0.0},
+        0.8,
+    ),
     "bc": Learner({"rate": 3e-3}, {"rate": 0.0}, 0.95),
     "td3bc": Learner(QUICK | {"alpha": 0.5}, {"imitation": 0.0}, 1.2),
     "iql": Learner(QUICK | {"temperature": 20.0}, {"temperature": 0.0}, 1.2),
     "dmg": Learner(QUICK | {"imitation": 2.0}, {"imitation": 0.0}, 1.2),
     "oraac": Learner(
         QUICK
-        | {"reach": 0.2, "risk": "neutral", "vae_steps": 300, "vae_width": 32, "vae_rate": 3e-3, "actor_width": 32},
+        | {
+            "critic_rate": 6e-3,
+            "reach": 0.2,
+            "risk": "neutral",
+            "vae_steps": 300,
+            "vae_width": 32,
+            "vae_rate": 3e-3,
+            "actor_width": 32,
+        },
         {"vae_steps": 0},
         1.1,
         chunks=30,
     ),
     "epq": Learner(
-        QUICK | {"conservatism": 5.0, "samples": 2, "cloning_steps": 100, "neighbours": 5, "vae.width": 16},
-        {"conservatism": 0.0},
+        QUICK
+        | {"conservatism": 15.0, "samples": 2, "cloning_steps": 100, "vae.width": 16}
+        | {"tau": 0.15, "ratio_temperature": 0.05, "neighbours": 20, "epsilon": 4.0, "zeta": 0.1},
+        {"tau": 0.0, "neighbours": 1},  # a factor of one and rows of one weight: plain CQL, which stays at the average
+        1.17,
+        chunks=30,
+    ),
+    "combo": Learner(QUICK | IMAGINED | {"conservatism": 1.0, "samples": 2}, {"conservatism": 0.0}, 0.9, chunks=20),
+    "1r2r": Learner(
+        QUICK | IMAGINED | {"cvar_alpha": 0.1, "candidates": 10, "cloning_steps": 200, "cloning_rate": 3e-3},
+        {"risk": "neutral"},
         0.95,
         chunks=30,
+    ),
+    "mopo": Learner(QUICK | IMAGINED | {"penalty": 1.0}, {"penalty": 0.0}, 0.9, chunks=20),
+    "morel": Learner(
+        {"model.pool": 4, "model.width": 64, "model.depth": 3, "model.steps": 400, "model.learning_rate": 1e-2}
+        | {"elites": 4, "model.evaluate_every": 400, "model.batch": 128, "paths": 32, "rollout_horizon": 2}
+        | {"start_anywhere": 1.0, "cloning_steps": 300, "cloning_rate": 3e-3, "log_std": -2.5, "log_std_min": -3.0}
+        # Heavy damping: an ill-conditioned system turns roundings into steps that differ.
+        | {"caution": 2.0, "halt_penalty": 3.0, "damping": 1.0, "cg_steps": 10},
+        {"caution": 1e-3},
+        1.1,
+        chunks=12,
+    ),
+    "rambo": Learner(
+        QUICK
+        | IMAGINED
+        | {"actor_rate": 1e-3, "adversary_weight": 1.0, "adversary_steps": 20, "adversary_rate": 3e-3}
+        | {"cloning_steps": 200, "cloning_rate": 3e-3},
+        {"adversary_weight": 0.0},
+        0.9,
+        chunks=30,
+    ),
+    "pmdb": Learner(
+        MODELS | QUICK | {"active": 10, "order": 2, "reference_rate": 0.02, "rollout_horizon": 10},
+        {"order": 10},  # the best of the drawn models: hope in the place of pessimism
+        0.9,
+        chunks=30,
+        common=COMMON,
     ),
     "cql": Learner(QUICK | {"conservatism": 1.0, "samples": 2}, {"conservatism": 0.0}, 0.95, chunks=30),
 }

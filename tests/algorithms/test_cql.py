@@ -10,11 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
-import scipy.stats
 from baseline_cases import (
     ACT,
-    adam_by_hand,
-    adam_moments,
     assert_close,
     average_by_hand,
     backed_up,
@@ -22,12 +19,14 @@ from baseline_cases import (
     critics_by_hand,
     encoded,
     f32,
+    likelihood_by_hand,
     made_config,
     made_rows,
     made_state,
-    net_by_hand,
+    part_by_hand,
+    proposals_by_hand,
     same_bits,
-    slopes,
+    sample_by_hand,
     started,
 )
 
@@ -41,31 +40,8 @@ FEATURES, NEXT_FEATURES, LOGGED = encoded(ROWS.obs), encoded(ROWS.next_obs), np.
 UPDATES = {FIXED: compiled_update(cql, FIXED), ADAPTED: compiled_update(cql, ADAPTED)}
 
 
-def moments_by_hand(actor: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    mean, log_std = np.split(net_by_hand(actor.net, features), 2, axis=-1)
-    return mean, np.exp(np.clip(log_std, -5.0, 2.0))
-
-
-def sample_by_hand(actor: Any, features: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """tanh(u) and its log density by the change of variables, written as in a textbook."""
-    mean, std = moments_by_hand(actor, features)
-    u = mean + std * noise
-    return np.tanh(u), (scipy.stats.norm.logpdf(u, mean, std) - np.log(1.0 - np.tanh(u) ** 2)).sum(axis=-1)
-
-
-def likelihood_by_hand(actor: Any, action: np.ndarray) -> np.ndarray:
-    """Log density of given actions; those at the bounds are taken at the float32 just inside."""
-    inside = np.float64(np.float32(1.0 - 1e-6))
-    mean, std = moments_by_hand(actor, FEATURES)
-    action = np.clip(action, -inside, inside)
-    return (scipy.stats.norm.logpdf(np.arctanh(action), mean, std) - np.log(1.0 - action**2)).sum(axis=-1)
-
-
 def sampled_by_hand(actor: Any, noise: cql.Noise) -> tuple[np.ndarray, np.ndarray]:
-    """Uniform actions (density 2^-A), the policy's at s', the policy's at s."""
-    after, now = (sample_by_hand(actor, x, e) for x, e in zip((NEXT_FEATURES, FEATURES), noise.samples, strict=True))
-    uniform = noise.uniform, np.full(noise.uniform.shape[:-1], ACT * np.log(0.5))
-    return tuple(np.concatenate(part) for part in zip(uniform, after, now, strict=True))
+    return proposals_by_hand(actor, FEATURES, NEXT_FEATURES, noise.samples, noise.uniform)
 
 
 def gaps_by_hand(critic: Any, sampled: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -107,7 +83,7 @@ def update_by_hand(config: Any, state: Any) -> ByHand:
     def of_actor(actor: Any) -> float:
         action, log_prob = sample_by_hand(actor, FEATURES, noise.action)
         if int(state.step) < config.cloning_steps:
-            return (alpha * log_prob - likelihood_by_hand(actor, LOGGED)).mean()
+            return (alpha * log_prob - likelihood_by_hand(actor, FEATURES, LOGGED)).mean()
         return (alpha * log_prob - critics_by_hand(old.critic, FEATURES, action).min(axis=0)).mean()
 
     log_prob, gaps = sample_by_hand(old.actor, FEATURES, noise.action)[1], gaps_by_hand(old.critic, sampled)
@@ -122,10 +98,8 @@ def update_by_hand(config: Any, state: Any) -> ByHand:
     losses = {"actor": of_actor, "critic": of_critic, "log_alpha": of_log_alpha, "log_multiplier": of_log_multiplier}
     new = {}
     for name, loss in losses.items():
-        moments, part = adam_moments(state.opt.inner_states[name]), getattr(old, name)
-        moments = moments._replace(mu=getattr(moments.mu, name), nu=getattr(moments.nu, name))
         rate = config.critic_rate if name in ("critic", "log_multiplier") else config.actor_rate
-        new[name] = adam_by_hand(part, slopes(loss, part), moments, rate)
+        new[name] = part_by_hand(state, name, loss, rate)
     q = critics_by_hand(old.critic, FEATURES, LOGGED)
     metrics = {
         "critic_loss": td(old.critic),
@@ -146,10 +120,12 @@ def updated(config: Any, step: int) -> tuple[Any, Any, dict[str, Any]]:
     return state, *UPDATES[config](state, ROWS, KEY)
 
 
-def test_the_defaults_are_the_authors() -> None:
+def test_losses_and_rates_default_to_the_authors_numbers_and_cloning_start_and_depth_do_not() -> None:
     config = cql.Config()
-    assert (config.conservatism, config.samples, config.gap_limit, config.cloning_steps) == (5.0, 10, 0.0, 0)
+    assert (config.conservatism, config.samples, config.gap_limit) == (5.0, 10, 0.0)
     assert (config.critic_rate, config.actor_rate, config.target_rate) == (3e-4, 1e-4, 0.005)
+    assert (config.width, config.batch) == (256, 256)
+    assert (config.cloning_steps, config.depth) == (0, 2)  # ours: theirs are 40,000 and 3, as in the preset paper
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,36 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 import pytest
-from pspo_cases import assert_same_bits, f32, same_bits
+from baseline_cases import (
+    ACT,
+    OBS,
+    adam_by_hand,
+    adam_moments,
+    assert_close,
+    average_by_hand,
+    backed_up,
+    compiled_update,
+    encoded,
+    f32,
+    joined,
+    made_config,
+    made_log,
+    made_mlp,
+    made_norm,
+    made_parts,
+    made_rows,
+    made_state,
+    net_by_hand,
+    same_bits,
+    slopes,
+)
 from scipy import integrate, stats
 
 from pspo.algorithms import oraac
-from pspo.algorithms.model_free import Parts
 from pspo.algorithms.oraac import Config, Learned, Move, Noise, State, distorted
 from pspo.config import build
-from pspo.data.batches import Log, Rows
-from pspo.data.normalise import Normaliser
+from pspo.data.batches import Rows
 from pspo.losses import quantile_huber_loss
 from pspo.nets.actors import act
 from pspo.nets.mlp import MLP
@@ -27,61 +46,29 @@ from pspo.nets.quantiles import QuantileCritic
 from pspo.nets.vae import VAE
 from pspo.policy import from_network
 
-OBS, ACT, LATENT, BATCH = 3, 2, 4, 6
-CONFIG = build(
-    Config,
-    {
-        "gamma": 0.9,
-        "batch": BATCH,
-        "width": 5,
-        "depth": 1,
-        "vae_width": 6,
-        "vae_steps": 3,
-        "actor_width": 8,
-        "reach": 0.3,
-        "quantiles": 4,
-        "risk_quantiles": 3,
-        "risk_level": 0.2,
-        "critic_rate": 0.01,
-        "actor_rate": 0.01,
-        "target_rate": 0.1,
-    },
+LATENT, BATCH = 2 * ACT, 8
+CONFIG = made_config(
+    oraac,
+    vae_width=6,
+    vae_steps=3,
+    vae_rate=0.02,
+    actor_width=8,
+    reach=0.3,
+    quantiles=4,
+    risk_quantiles=3,
+    risk_level=0.2,
 )
-NORM = Normaliser(
-    obs_mean=np.array([0.1, -0.2, 0.3], np.float32),
-    obs_std=np.array([1.0, 1.5, 0.5], np.float32),
-    obs_low=np.full(OBS, -5.0, np.float32),
-    obs_high=np.full(OBS, 5.0, np.float32),
-    grid_column=np.zeros(0, np.int32),
-    grid_points=np.zeros((0, 0), np.float32),
-    action_low=np.array([-2.0, 0.0], np.float32),
-    action_high=np.array([3.0, 1.0], np.float32),
-    reward_scale=np.asarray(1.7, np.float32),
-)
-PARTS = Parts((), NORM)
-RNG = np.random.default_rng(0)
-
-
-def made_mlp(sizes: list[int]) -> MLP:
-    weights = [f32(RNG.normal(scale=0.7, size=shape)) for shape in pairwise(sizes)]
-    return MLP(weights, [f32(RNG.normal(scale=0.4, size=size)) for size in sizes[1:]], "relu")
+NORM, ROWS, RNG = made_norm(), made_rows(), np.random.default_rng(0)
 
 
 def made_learned() -> Learned:
     sizes = {"state": [OBS, 5], "action": [ACT, 5], "joint": [10, 16], "level": [16, 16], "head": [16, 32, 1]}
-    critic = QuantileCritic(**{name: made_mlp(size) for name, size in sizes.items()})
-    return Learned(Move(made_mlp([OBS + ACT, 8, 6, ACT]), CONFIG.reach), critic)
+    critic = QuantileCritic(**{name: made_mlp(RNG, size) for name, size in sizes.items()})
+    return Learned(Move(made_mlp(RNG, [OBS + ACT, 8, 6, ACT]), CONFIG.reach), critic)
 
 
-IMITATION = VAE(made_mlp([OBS + ACT, 6, 2 * LATENT]), made_mlp([OBS + LATENT, 6, ACT]))
+IMITATION = VAE(made_mlp(RNG, [OBS + ACT, 6, 2 * LATENT]), made_mlp(RNG, [OBS + LATENT, 6, ACT]))
 LEARNED, TARGET = made_learned(), made_learned()
-ROWS = Rows(
-    obs=f32(RNG.normal(size=(BATCH, OBS))),
-    action=f32(RNG.uniform(-1, 1, size=(BATCH, ACT))),
-    reward=f32(RNG.normal(size=BATCH)),
-    next_obs=f32(RNG.normal(size=(BATCH, OBS))),
-    terminal=np.array([False, True, False, False, True, False]),
-)
 NOISE = Noise(
     vae=f32(RNG.normal(size=(BATCH, LATENT))),
     next_latent=f32(RNG.uniform(-0.5, 0.5, size=(BATCH, LATENT))),
@@ -95,59 +82,52 @@ NOISE = Noise(
 # By hand, in double precision
 
 
-def mlp_by_hand(net: MLP, *inputs: Any) -> np.ndarray:
-    x = np.concatenate([np.asarray(part, np.float64) for part in inputs], axis=-1)
-    for layer, (w, b) in enumerate(zip(net.weights, net.biases, strict=True)):
-        x = x @ np.asarray(w, np.float64) + np.asarray(b, np.float64)
-        x = np.maximum(x, 0.0) if layer < len(net.weights) - 1 else x
-    return x
-
-
-def critic_by_hand(critic: QuantileCritic, features: np.ndarray, action: Any, tau: Any) -> np.ndarray:
+def critic_by_hand(critic: QuantileCritic, features: np.ndarray, action: np.ndarray, tau: Any) -> np.ndarray:
     """(levels, batch)"""
 
-    def relu(net: MLP, *inputs: Any) -> np.ndarray:
-        return np.maximum(mlp_by_hand(net, *inputs), 0.0)
+    def relu(net: MLP, x: np.ndarray) -> np.ndarray:
+        return np.maximum(net_by_hand(net, x), 0.0)
 
-    joint = relu(critic.joint, relu(critic.state, features), relu(critic.action, action))
+    joint = relu(critic.joint, joined(relu(critic.state, features), relu(critic.action, action)))
     rows = []
     for level in np.asarray(tau, np.float64):
         weight = relu(critic.level, np.cos(np.pi * level * np.arange(16)))
-        rows.append(mlp_by_hand(critic.head, joint * weight)[:, 0])
+        rows.append(net_by_hand(critic.head, joint * weight)[:, 0])
     return np.stack(rows)
 
 
 def action_by_hand(actor: Move, imitation: VAE, features: np.ndarray, latent: Any) -> np.ndarray:
-    imitated = np.tanh(mlp_by_hand(imitation.decoder, features, latent))
-    return np.clip(imitated + actor.reach * np.tanh(mlp_by_hand(actor.net, features, imitated)), -1.0, 1.0)
+    imitated = np.tanh(net_by_hand(imitation.decoder, joined(features, np.asarray(latent, np.float64))))
+    return np.clip(imitated + 0.3 * np.tanh(net_by_hand(actor.net, joined(features, imitated))), -1.0, 1.0)
 
 
-def features_by_hand(obs: Any) -> np.ndarray:
-    return (np.asarray(obs, np.float64) - NORM.obs_mean) / NORM.obs_std
+def vae_loss_by_hand(imitation: VAE, rows: Rows, noise: Noise) -> float:
+    features, logged = encoded(rows.obs), np.asarray(rows.action, np.float64)
+    mean, log_std = np.split(net_by_hand(imitation.encoder, joined(features, logged)), 2, axis=-1)
+    std = np.exp(np.clip(log_std, -4.0, 15.0))
+    found = np.tanh(net_by_hand(imitation.decoder, joined(features, mean + std * np.asarray(noise.vae, np.float64))))
+    return ((found - logged) ** 2).mean() + 0.25 * (mean**2 + std**2 - 1.0 - 2.0 * np.log(std)).mean()
 
 
 def target_by_hand(target: Learned, imitation: VAE, rows: Rows, noise: Noise) -> np.ndarray:
-    features = features_by_hand(rows.next_obs)
+    features = encoded(rows.next_obs)
     action = action_by_hand(target.actor, imitation, features, noise.next_latent)
-    value = critic_by_hand(target.critic, features, action, noise.target_levels)
-    return np.asarray(rows.reward) + 0.9 * (1.0 - np.asarray(rows.terminal, np.float64)) * value
+    return backed_up(rows, critic_by_hand(target.critic, features, action, noise.target_levels), CONFIG.gamma)
 
 
 def critic_loss_by_hand(critic: QuantileCritic, rows: Rows, levels: Any, target: np.ndarray) -> float:
-    """Every pair of levels in every row, one after the other."""
-    quantiles = critic_by_hand(critic, features_by_hand(rows.obs), rows.action, levels)
+    """Every pair of levels in every row."""
+    quantiles = critic_by_hand(critic, encoded(rows.obs), np.asarray(rows.action, np.float64), levels)
     terms = []
-    for n, tau in enumerate(np.asarray(levels, np.float64)):
-        for row in range(quantiles.shape[1]):
-            for y in target[:, row]:
-                delta = y - quantiles[n, row]
-                huber = 0.5 * delta**2 if abs(delta) <= 1.0 else abs(delta) - 0.5
-                terms.append((1.0 - tau if delta <= 0.0 else tau) * huber)
+    for tau, quantile in zip(np.asarray(levels, np.float64), quantiles, strict=True):
+        delta = target - quantile
+        huber = np.where(np.abs(delta) <= 1.0, 0.5 * delta**2, np.abs(delta) - 0.5)
+        terms.append(np.where(delta <= 0.0, 1.0 - tau, tau) * huber)
     return float(np.mean(terms))
 
 
 def actor_loss_by_hand(actor: Move, imitation: VAE, critic: QuantileCritic, rows: Rows, noise: Noise) -> float:
-    features = features_by_hand(rows.obs)
+    features = encoded(rows.obs)
     action = action_by_hand(actor, imitation, features, noise.latent)
     return -critic_by_hand(critic, features, action, 0.2 * np.asarray(noise.risk, np.float64)).mean()
 
@@ -176,7 +156,7 @@ def test_the_target_is_the_target_critics_quantiles_at_the_moved_imitation_and_n
     target = losses()[0]
     assert target.shape == (4, BATCH)
     np.testing.assert_allclose(target, target_by_hand(TARGET, IMITATION, ROWS, NOISE), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(target[:, 1], np.full(4, ROWS.reward[1]))
+    np.testing.assert_allclose(target[:, 2], np.full(4, ROWS.reward[2]))
 
 
 def test_the_critics_loss_is_the_quantile_huber_loss_over_all_pairs_of_levels() -> None:
@@ -251,16 +231,14 @@ def test_levels_rise_and_stay_between_zero_and_one_even_at_the_ends(risk: str) -
 # Updates
 
 KEYS = [jax.random.PRNGKey(i) for i in range(6)]
-one_step = jax.jit(partial(oraac.update, CONFIG, PARTS, None))
+one_step = compiled_update(oraac, CONFIG)
 drawn_noise = jax.jit(lambda key: oraac.draw_noise(CONFIG, (BATCH, LATENT), key))
 
 
 @cache
 def steps() -> tuple[list[State], list[dict[str, jax.Array]]]:
     """Six iterations on the same rows."""
-    nets: Any = (IMITATION, *LEARNED)
-    opts = [optax.adam(1.0).init(net) for net in nets]
-    states, metrics = [State(IMITATION, LEARNED, TARGET, *opts, KEYS[0], f32(0).astype(int))], []
+    states, metrics = [made_state(oraac, CONFIG)], []
     for key in KEYS:
         state, found = one_step(states[-1], ROWS, key)
         states.append(state)
@@ -274,7 +252,7 @@ def test_the_vae_moves_until_its_steps_are_over_and_then_stays_to_the_bit() -> N
         assert not same_bits(states[i].vae, states[i + 1].vae)
         assert metrics[i]["vae_loss"] > 0.0
     for i in range(3, 6):
-        assert_same_bits((states[3].vae, states[3].vae_opt), (states[i + 1].vae, states[i + 1].vae_opt))
+        assert same_bits((states[3].vae, states[3].vae_opt), (states[i + 1].vae, states[i + 1].vae_opt))
         assert metrics[i]["vae_loss"] == 0.0
 
 
@@ -283,27 +261,41 @@ def test_actor_and_targets_move_in_every_second_iteration_and_the_critic_in_all(
     for i, (before, after) in enumerate(pairwise(states)):
         assert not same_bits(before.learned.critic, after.learned.critic)
         resting = [(s.learned.actor, s.actor_opt, s.target) for s in (before, after)]
-        if i % 2 == 0:
-            assert_same_bits(*resting)
-            continue
-        for name in ("actor", "critic"):
-            assert not same_bits(getattr(before.target, name), getattr(after.target, name))
-        assert not same_bits(before.learned.actor, after.learned.actor)
-        expected = jax.tree.map(lambda t, o: 0.9 * np.asarray(t) + 0.1 * np.asarray(o), before.target, after.learned)
-        for a, b in zip(jax.tree.leaves(after.target), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-6)
+        assert same_bits(*resting) == (i % 2 == 0)
 
 
-def test_an_update_takes_vae_then_critic_then_actor_each_with_what_came_before_it() -> None:
+@pytest.mark.parametrize("i", [1, 5], ids=["with the VAE training", "with it frozen"])
+def test_an_update_takes_vae_then_critic_then_actor_each_with_what_came_before_it(i: int) -> None:
+    """And each by Adam at a rate of its own; the moving averages come last."""
     states, metrics = steps()
-    for i in (1, 5):  # with the VAE training, and frozen
-        before, after, noise = states[i], states[i + 1], drawn_noise(KEYS[i])
-        target = target_by_hand(before.target, after.vae, ROWS, noise)
-        expected = critic_loss_by_hand(before.learned.critic, ROWS, noise.levels, target)
-        np.testing.assert_allclose(metrics[i]["critic_loss"], expected, rtol=1e-3)
-        expected = actor_loss_by_hand(before.learned.actor, after.vae, after.learned.critic, ROWS, noise)
-        np.testing.assert_allclose(metrics[i]["actor_loss"], 2 * expected, rtol=1e-3)  # of two iterations
-        assert metrics[i - 1]["actor_loss"] == 0.0
+    before, after, noise = states[i], states[i + 1], drawn_noise(KEYS[i])
+    assert len({CONFIG.vae_rate, CONFIG.critic_rate, CONFIG.actor_rate}) == 3
+
+    def moved(net: Any, loss: Any, opt: Any, rate: float) -> Any:
+        return adam_by_hand(net, slopes(loss, net), adam_moments(opt), rate)
+
+    imitation = before.vae
+    if i < CONFIG.vae_steps:
+        imitation = moved(before.vae, lambda net: vae_loss_by_hand(net, ROWS, noise), before.vae_opt, CONFIG.vae_rate)
+        assert float(metrics[i]["vae_loss"]) == pytest.approx(vae_loss_by_hand(before.vae, ROWS, noise), rel=1e-4)
+    target = target_by_hand(before.target, imitation, ROWS, noise)
+
+    def of_critic(critic: QuantileCritic) -> float:
+        return critic_loss_by_hand(critic, ROWS, noise.levels, target)
+
+    critic = moved(before.learned.critic, of_critic, before.critic_opt, CONFIG.critic_rate)
+
+    def of_actor(actor: Move) -> float:
+        return actor_loss_by_hand(actor, imitation, critic, ROWS, noise)
+
+    actor = moved(before.learned.actor, of_actor, before.actor_opt, CONFIG.actor_rate)
+    assert_close(after.vae, imitation, atol=2e-5)
+    assert_close(after.learned.critic, critic, atol=2e-5)
+    assert_close(after.learned.actor, actor, atol=2e-5)
+    assert_close(after.target, average_by_hand(before.target, Learned(actor, critic), CONFIG.target_rate), atol=2e-5)
+    assert float(metrics[i]["critic_loss"]) == pytest.approx(of_critic(before.learned.critic), rel=1e-3)
+    assert float(metrics[i]["actor_loss"]) == pytest.approx(2 * of_actor(before.learned.actor), rel=1e-3)
+    assert metrics[i - 1]["actor_loss"] == 0.0  # of two iterations one has a loss, and counts for both
 
 
 def test_latents_are_clipped_and_levels_are_shared_by_all_rows() -> None:
@@ -319,11 +311,28 @@ def test_latents_are_clipped_and_levels_are_shared_by_all_rows() -> None:
 
 def test_a_fresh_state_has_the_shapes_that_the_settings_ask_for() -> None:
     """The shapes of the networks made here by hand, which follow the same settings."""
-    log = Log(ROWS, *(ROWS.reward,) * 3)
-    fresh = jax.eval_shape(lambda key: oraac.init(CONFIG, PARTS, log, key), KEYS[0])
-    made = steps()[0][0]
-    assert jax.tree.structure(fresh) == jax.tree.structure(made)
-    assert [leaf.shape for leaf in jax.tree.leaves(fresh)] == [leaf.shape for leaf in jax.tree.leaves(made)]
+    fresh = jax.eval_shape(lambda key: oraac.init(CONFIG, made_parts(), made_log(), key), KEYS[0])
+    for found, made in ((fresh.vae, IMITATION), (fresh.learned, LEARNED), (fresh.target, TARGET)):
+        assert jax.tree.structure(found) == jax.tree.structure(made)
+        assert [leaf.shape for leaf in jax.tree.leaves(found)] == [leaf.shape for leaf in jax.tree.leaves(made)]
+
+
+def test_a_fresh_state_holds_the_made_networks_and_a_target_that_is_a_copy(monkeypatch) -> None:
+    monkeypatch.setattr(oraac, "vae", lambda *_: IMITATION)
+    monkeypatch.setattr(oraac, "quantile_critic", lambda *_: LEARNED.critic)
+    monkeypatch.setattr(oraac, "mlp", lambda *_, **kind: LEARNED.actor.net if kind == {"init": "torch"} else None)
+    state = oraac.init(CONFIG, made_parts(), made_log(), KEYS[0])
+    assert same_bits((state.vae, state.learned, state.target), (IMITATION, LEARNED, LEARNED))
+    assert int(state.step) == 0
+
+
+def test_all_defaults_but_the_vaes_steps_and_the_units_are_the_authors() -> None:
+    config = Config()
+    assert (config.risk, config.risk_level, config.risk_shift, config.risk_power) == ("cvar", 0.1, 0.75, 0.71)
+    assert (config.reach, config.quantiles, config.risk_quantiles, config.batch) == (0.25, 32, 8, 128)
+    assert (config.width, config.depth, config.vae_width, config.actor_width) == (256, 2, 750, 400)
+    assert (config.critic_rate, config.actor_rate, config.vae_rate) == (1e-3, 1e-4, 1e-3)
+    assert (config.target_rate, config.actor_period, config.gamma) == (0.005, 2, 0.99)
 
 
 # The policy
@@ -333,7 +342,7 @@ def test_the_deployed_policy_decodes_a_zero_latent_and_acts_alike_in_numpy_and_j
     state = steps()[0][-1]._replace(vae=IMITATION, learned=LEARNED)
     network = oraac.policies(state)["policy"]
     policy, obs = from_network(network, NORM, {}), RNG.normal(size=(50, OBS)).astype(np.float32)
-    unit = action_by_hand(LEARNED.actor, IMITATION, features_by_hand(obs), np.zeros((50, LATENT)))
+    unit = action_by_hand(LEARNED.actor, IMITATION, encoded(obs), np.zeros((50, LATENT)))
     expected = NORM.action_low + 0.5 * (unit + 1.0) * (NORM.action_high - NORM.action_low)
     np.testing.assert_allclose(policy(obs), expected, atol=1e-5)
     np.testing.assert_allclose(jax.jit(partial(act, network, NORM))(obs), expected, atol=1e-5)

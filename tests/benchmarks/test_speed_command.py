@@ -43,10 +43,13 @@ def test_every_measurement_is_there(written):
 
 
 def test_the_overhead_of_an_algorithm_is_an_iteration_and_an_action(written):
-    assert written["overhead"].keys() == {"bc"}  # --quick leaves the others out
+    assert written["overhead"].keys() == {"bc", "mopo"}  # --quick leaves the others out
     for cost in written["overhead"].values():
         assert cost["settings"]["width"] == 16
         assert all(n > 0 for n in numbers([cost["iteration_milliseconds"], cost["inference_milliseconds"]]))
+    assert written["overhead"]["bc"]["rollouts_milliseconds"] == 0
+    mopo = written["overhead"]["mopo"]
+    assert 0 < mopo["rollouts_milliseconds"] < mopo["iteration_milliseconds"]["median"]
 
 
 def test_parts_cover_the_formula(written):

@@ -49,16 +49,63 @@ def test_config_shows_the_numbers_of_one_dataset(capsys) -> None:
         assert f"\ntau={tau}\n" in capsys.readouterr().out
 
 
+def tables(page: str) -> list[list[list[str]]]:
+    """The cells of every table, its header first and without the line below it."""
+    blocks = re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
+    rows = [[re.split(r"(?<!\\)\|", line)[1:-1] for line in block.splitlines()] for block in blocks]
+    return [[*block[:1], *block[2:]] for block in rows]
+
+
+NAME = r"`([a-z_]+|[A-Z]\w+)`"
+PLACE = r"(?:of|in) (?:\[[\w/.]+\]\((?P<link>[^)]+)\)|`?(?P<plain>[\w/]+\.py))"
+
+
+def source_of(place: re.Match[str]) -> Path:
+    """The file that a link leads to, or the one that is called so."""
+    if place["link"]:
+        return PAGES / place["link"]
+    (found,) = (path for path in SOURCE.rglob("*.py") if path.as_posix().endswith(f"/{place['plain']}"))
+    return found
+
+
+def functions_named(cell: str, usual: Path) -> list[tuple[str, Path]]:
+    """(name, file): `a`, `b` of FILE are both of that file; what has none is of the usual one."""
+    found, last = [], 0
+    for group in re.finditer(rf"{NAME}(?:, {NAME})* {PLACE}", cell):
+        found += [(name, usual) for name in re.findall(NAME, cell[last : group.start()])]
+        found += [(name, source_of(group)) for name in re.findall(NAME, group[0])]
+        last = group.end()
+    return found + [(name, usual) for name in re.findall(NAME, cell[last:])]
+
+
+def test_a_function_belongs_to_the_file_that_is_named_after_it() -> None:
+    own, losses, model_free = (SOURCE / name for name in ("algorithms/a.py", "losses.py", "algorithms/model_free.py"))
+    link = "`x`, `Yes` of [model_free.py](../../src/pspo/algorithms/model_free.py), `z`"
+    found = [(name, path.resolve()) for name, path in functions_named(link, own)]
+    assert found == [("x", model_free), ("Yes", model_free), ("z", own)]
+    assert functions_named("`a`, with `b`, `c` of losses.py; `d` in `losses.py`", own) == [
+        ("a", own),
+        *((name, losses) for name in "bcd"),
+    ]
+
+
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_the_page_of_an_algorithm_names_functions_and_settings_that_exist(algo: str) -> None:
-    page = (PAGES / f"{algo}.md").read_text()
-    code = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
-    table = [line for line in page.splitlines() if line.startswith("|")]
-    functions = {name for line in table for name in re.findall(r"`([a-z_]+|[A-Z]\w+)`", line.split("|")[-2])}
-    settings = set(keys(__import__(ALGORITHMS[algo], fromlist=["Config"]).Config))
+    page, module = (PAGES / f"{algo}.md").read_text(), __import__(ALGORITHMS[algo], fromlist=["Config"])
+    settings = {part for name in keys(module.Config) for part in (name, name.split(".")[0])}
+    functions = []
+    for header, *rows in tables(page):
+        if "function" in header[-1]:
+            place = re.search(PLACE, header[-1])
+            usual = source_of(place) if place else Path(module.__file__)
+            functions += [pair for row in rows for pair in functions_named(row[-1], usual)]
+        if header[0].strip() == "setting":
+            named = [name for row in rows for name in re.findall(r"`([\w.]+?)(?:\.\*)?`", row[0])]
+            assert set(named) <= settings
     assert functions
-    for name in functions - {n.split(".")[0] for n in settings}:
-        assert re.search(rf"(def|class) {name}\b", code), name
+    for name, path in functions:
+        if name not in settings:
+            assert re.search(rf"^ *(def|class) {name}\b", path.read_text(), re.MULTILINE), f"{name} in {path.name}"
     assert f"--algo {algo}" in page
 
 

@@ -163,6 +163,7 @@ def test_the_key_changes_with_everything_that_decides_the_result() -> None:
         content_key("pool", 1, dataclasses.replace(data, reward=other_reward), norm, config, 0),
         content_key("pool", 1, data, norm._replace(obs_mean=norm.obs_mean + 1), config, 0),
         content_key("pool", 1, data, norm._replace(reward_scale=norm.reward_scale * 2), config, 0),
+        content_key("pool", 1, data, None, config, 0),
         content_key("pool", 1, data, norm, config, 1),
         *(
             content_key("pool", 1, data, norm, dataclasses.replace(config, **{field.name: 0.123}), 0)

@@ -71,6 +71,16 @@ def test_shapes_are_enough_to_read_a_tree() -> None:
     assert_same_bits(from_arrays(jax.eval_shape(made), to_arrays(state)), state)
 
 
+def test_a_length_of_none_is_any_and_the_others_still_count() -> None:
+    like = {"a": jax.ShapeDtypeStruct((None, 2), jnp.int32)}
+    for rows in (0, 5):
+        array = np.ones((rows, 2), np.int32)
+        np.testing.assert_array_equal(from_arrays(like, {"['a']": array})["a"], array)
+    for wrong in (np.ones((5, 3), np.int32), np.ones(5, np.int32), np.ones((5, 2), np.float32)):
+        with pytest.raises(Corrupt):
+            from_arrays(like, {"['a']": wrong})
+
+
 def test_every_leaf_has_its_own_name() -> None:
     arrays = to_arrays(made())
     assert len(arrays) == len(jax.tree.leaves(made()))

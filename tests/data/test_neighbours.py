@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pspo.data import neighbours
-from pspo.data.neighbours import APART, chunks, mean_spacing, nearest_states, state_tree
+from pspo.data.neighbours import APART, chunks, mean_spacing, nearest_states, neighbourhoods, state_tree
 
 
 @st.composite
@@ -61,6 +61,28 @@ def test_the_spacing_does_not_count_rows_whose_neighbours_are_all_copies() -> No
     obs = np.array([[0.0]] * 5 + [[7.0], [9.0]], np.float32)
     assert mean_spacing(state_tree(obs), 3) == pytest.approx(2.0)  # of the two that stand alone
     assert mean_spacing(state_tree(np.zeros((6, 2), np.float32)), 3) == 0.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(obs=states(), count=st.integers(1, 8), epsilon=st.sampled_from([0.0, 1.0, 1.5]), piece=st.integers(1, 9))
+def test_neighbourhoods_are_all_rows_neighbours_one_after_the_other(
+    obs, count: int, epsilon: float, piece: int
+) -> None:
+    done: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(neighbours, "CHUNK", piece)
+        found, spacing = neighbourhoods(obs, count, epsilon, done.append)
+    assert spacing == mean_spacing(state_tree(obs), count)
+    assert (done == sorted(done), done[-1]) == (True, 2 * len(obs))
+    every, start = distances_by_hand(obs), 0
+    for i, size in enumerate(found.size):
+        row = found.row[start : start + size]
+        wanted = np.sort(every[i])[:count]
+        np.testing.assert_allclose(every[i, row], wanted[wanted <= epsilon * spacing * (1.0 + 1e-12)])
+        assert row[0] == i
+        start += size
+    assert start == len(found.row)
+    assert found.others == pytest.approx(start / len(obs) - 1.0)
 
 
 def test_pieces_cover_all_rows_once(monkeypatch: pytest.MonkeyPatch) -> None:

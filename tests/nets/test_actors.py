@@ -1,9 +1,8 @@
-"""Policies of every kind: densities by quadrature and SciPy, NumPy twins, files, samples; and how networks start."""
+"""Policies of every kind: densities by quadrature and SciPy, NumPy twins, files, samples."""
 
 from __future__ import annotations
 
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from baseline_cases import f32, net_by_hand
+from baseline_cases import made_mlp as random_mlp
 
 from pspo.data.normalise import Normaliser
-from pspo.nets.actors import NETWORKS, ClippedGaussian, Deterministic, Perturbed, TanhGaussian, act
-from pspo.nets.mlp import INITS, MLP, mlp, mlp_stack
+from pspo.nets.actors import NETWORKS, ClippedGaussian, Deterministic, LinearGaussian, Perturbed, TanhGaussian, act
+from pspo.nets.mlp import MLP
 from pspo.nets.policies import MixturePolicy
 from pspo.policy import Policy, from_network, to_network
 from pspo.policy_kinds import KINDS
@@ -35,25 +36,13 @@ NORM = Normaliser(
 )
 
 
-def f32(array: Any) -> jax.Array:
-    return jnp.asarray(np.asarray(array, np.float32))
-
-
 def made_mlp(sizes: list[int], seed: int = 0, activation: str = "relu") -> MLP:
-    rng = np.random.default_rng(seed)
-    weights = [f32(rng.normal(scale=0.6, size=shape)) for shape in pairwise(sizes)]
-    return MLP(weights, [f32(rng.normal(scale=0.3, size=size)) for size in sizes[1:]], activation)
+    return random_mlp(np.random.default_rng(seed), sizes, activation=activation)
 
 
 def constant(*outputs: float) -> MLP:
     """A network that says the same everywhere; its one layer has a bias to take gradients at."""
     return MLP([jnp.asarray(np.zeros((OBS, len(outputs)), np.float32))], [f32(outputs)], "relu")
-
-
-def net_by_hand(net: MLP, x: np.ndarray) -> np.ndarray:
-    for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
-        x = np.maximum(x @ np.asarray(w, np.float64) + np.asarray(b, np.float64), 0.0)
-    return x @ np.asarray(net.weights[-1], np.float64) + np.asarray(net.biases[-1], np.float64)
 
 
 def some_features(rows: int, seed: int = 0) -> np.ndarray:
@@ -106,6 +95,40 @@ def test_spreads_are_clipped_where_they_are_used() -> None:
     np.testing.assert_array_equal(narrow.moments(jnp.zeros(OBS))[1], [-20.0, 0.0])
 
 
+def test_a_soft_clamp_keeps_spreads_inside_with_gradients_everywhere_and_in_the_numpy_twin(tmp_path: Path) -> None:
+    """max - softplus(max - x), then min + softplus(x - min); files that do not say it have the hard one."""
+    raw = np.array([-9.0, -3.9, -1.0, 1.9, 6.0])
+    inside = 2.0 - np.log1p(np.exp(2.0 - raw))
+    inside = -4.0 + np.log1p(np.exp(inside + 4.0))
+
+    def spread(outputs: Any) -> Any:
+        net = MLP([jnp.zeros((OBS, 10))], [jnp.concatenate([jnp.zeros(5), outputs])], "relu")
+        return TanhGaussian(net, -4.0, 2.0, soft=True).moments(jnp.zeros(OBS))[1]
+
+    np.testing.assert_allclose(spread(f32(raw)), inside, rtol=1e-5)
+    assert np.all((inside > -4.0) & (inside < 2.0 + np.log1p(np.exp(-6.0))))
+    assert np.all(jax.grad(lambda x: spread(x).sum())(f32(raw)) > 1e-3)
+    network = TanhGaussian(made_mlp([OBS, HIDDEN, 2 * ACT], 4), log_std_min=-1.0, log_std_max=0.2, soft=True)
+    policy = from_network(network, NORM, {})
+    policy.save(tmp_path / "policy.safetensors")
+    loaded = Policy.load(tmp_path / "policy.safetensors")
+    assert jax.tree.structure(to_network(loaded)) == jax.tree.structure(network)
+    drawn = np.stack([loaded.sample(RAW, np.random.default_rng(i)) for i in range(3)])
+    x = (RAW - NORM.obs_mean) / NORM.obs_std
+    mean, log_std = np.split(net_by_hand(network.net, x), 2, axis=-1)
+    log_std = 0.2 - np.log1p(np.exp(0.2 - log_std))
+    std = np.exp(-1.0 + np.log1p(np.exp(log_std + 1.0)))
+    noise = np.stack([np.random.default_rng(i).standard_normal(mean.shape) for i in range(3)])
+    unit = np.tanh(mean + std * noise)
+    np.testing.assert_allclose(drawn, LOW + (unit + 1.0) / 2.0 * (HIGH - LOW), atol=1e-5)
+    old = Policy(policy.kind, policy.nets, {}, {"log_std_min": -1.0, "log_std_max": 0.2}, NORM, {})
+    assert not to_network(old).soft
+    np.testing.assert_array_equal(
+        old.sample(RAW, np.random.default_rng(0)),
+        from_network(made_network("tanh-gaussian"), NORM, {}).sample(RAW, np.random.default_rng(0)),
+    )
+
+
 @jax.jit
 def own_density(biases: Any, noise: Any) -> Any:
     """Log density of a sample, and its slope in the network's outputs."""
@@ -142,6 +165,21 @@ def test_actions_at_the_bounds_have_finite_densities_and_slopes(mean: float, act
         assert float(density) == pytest.approx(by_hand.sum(), rel=1e-3)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_given_action_is_judged_by_a_mean_of_at_most_nine_which_no_gradient_pushes_back(sign: float) -> None:
+    """Only there: what is drawn is drawn around the mean itself."""
+    action, std = np.array([0.3, -0.6], np.float32), np.exp(0.5)
+    density, slope = given_density(f32([sign * 30.0, 0.2, 0.5, 0.5]), f32(action))
+    u = np.arctanh(action.astype(np.float64))
+    by_hand = scipy.stats.norm.logpdf(u, [sign * 9.0, 0.2], std) - np.log(1.0 - np.tanh(u) ** 2)
+    assert float(density) == pytest.approx(by_hand.sum(), rel=1e-5)
+    assert slope[0] == 0.0
+    assert float(slope[1]) == pytest.approx((u[1] - 0.2) / std**2, rel=1e-4)
+    inside, pulled = given_density(f32([sign * 8.9, 0.2, 0.5, 0.5]), f32(action))
+    assert float(inside) > float(density)
+    assert float(pulled[0]) == pytest.approx((u[0] - sign * 8.9) / std**2, rel=1e-4)
+
+
 # The Gaussian that is clipped
 
 
@@ -159,6 +197,17 @@ def test_the_density_of_a_clipped_gaussian_is_summed_over_the_columns() -> None:
     np.testing.assert_allclose(log_prob(wild, features, action), by_hand, rtol=1e-3)
 
 
+def test_the_density_of_a_linear_gaussian_is_that_of_what_was_drawn_before_the_clip() -> None:
+    policy = LinearGaussian(made_mlp([OBS, HIDDEN, ACT]), f32([-0.5, 0.3]))
+    features, drawn = some_features(6), np.random.default_rng(1).normal(scale=2.0, size=(6, ACT)).astype(np.float32)
+    assert np.abs(drawn).max() > 1.0
+    by_hand = scipy.stats.norm.logpdf(drawn, net_by_hand(policy.net, features), np.exp([-0.5, 0.3])).sum(axis=1)
+    np.testing.assert_allclose(log_prob(policy, features, drawn), by_hand, rtol=1e-4, atol=1e-4)
+    mean, log_std = policy.moments(jnp.asarray(features))
+    np.testing.assert_allclose(mean, net_by_hand(policy.net, features), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(log_std, policy.log_std)
+
+
 # Every kind
 
 
@@ -169,6 +218,8 @@ def made_network(kind: str) -> Any:
         return TanhGaussian(made_mlp([OBS, HIDDEN, 2 * ACT], 4), log_std_min=-1.0, log_std_max=0.2)
     if kind == "clipped-gaussian":
         return ClippedGaussian(made_mlp([OBS, HIDDEN, ACT], 5), f32([-0.7, 0.1]))
+    if kind == "linear-gaussian":
+        return LinearGaussian(made_mlp([OBS, HIDDEN, ACT], 9), f32([-0.7, 0.1]))
     if kind == "deterministic":
         return Deterministic(made_mlp([OBS, HIDDEN, HIDDEN, ACT], 6, "tanh"))
     latent = 3
@@ -176,7 +227,7 @@ def made_network(kind: str) -> Any:
     return Perturbed(decoder, net, latent_dim=latent, reach=0.25)
 
 
-NOISY = ("mixture", "tanh-gaussian", "clipped-gaussian", "perturbed")
+NOISY = ("mixture", "tanh-gaussian", "clipped-gaussian", "linear-gaussian", "perturbed")
 RAW = np.random.default_rng(2).normal(size=(6, OBS)).astype(np.float32)
 DRAWS = 4000
 
@@ -221,6 +272,7 @@ def test_actions_are_the_formulas_of_their_kinds() -> None:
     by_hand = {
         kind: np.tanh(net_by_hand(made_network(kind).net, x)[:, :ACT]) for kind in ("tanh-gaussian", "clipped-gaussian")
     }
+    by_hand["linear-gaussian"] = np.clip(net_by_hand(made_network("linear-gaussian").net, x), -1.0, 1.0)
     deep = made_network("deterministic").net
     h = x
     for w, b in zip(deep.weights, deep.biases, strict=True):
@@ -270,15 +322,16 @@ def test_samples_are_inside_the_bounds_and_spread_like_the_networks_own(kind: st
         np.testing.assert_allclose(expected, np.broadcast_to(plain, expected.shape), atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["clipped-gaussian", "tanh-gaussian"])
+@pytest.mark.parametrize("kind", ["clipped-gaussian", "linear-gaussian", "tanh-gaussian"])
 def test_samples_have_the_moments_of_their_distribution(kind: str) -> None:
     """By quadrature: both samplers could share a mistake."""
     network, x = made_network(kind), (RAW - NORM.obs_mean) / NORM.obs_std
     node, weight = np.polynomial.hermite_e.hermegauss(101)
     weight = weight / weight.sum()
     out = net_by_hand(network.net, x)
-    if kind == "clipped-gaussian":
-        unit = np.clip(np.tanh(out)[..., None] + np.exp([[-0.7], [0.1]]) * node, -1.0, 1.0)
+    if kind in ("clipped-gaussian", "linear-gaussian"):
+        centre = np.tanh(out) if kind == "clipped-gaussian" else out
+        unit = np.clip(centre[..., None] + np.exp([[-0.7], [0.1]]) * node, -1.0, 1.0)
     else:
         mean, log_std = out[:, :ACT], np.clip(out[:, ACT:], -1.0, 0.2)
         unit = np.tanh(mean[..., None] + np.exp(log_std)[..., None] * node)
@@ -310,61 +363,3 @@ def test_a_perturbed_policy_stays_within_reach_of_what_it_imitates() -> None:
         unit = (drawn - LOW) / (HIGH - LOW) * 2.0 - 1.0
         assert np.all(unit >= low - 1e-3)
         assert np.all(unit <= high + 1e-3)
-
-
-# How networks start
-
-SIZES = [30, 40, 20, 10]
-
-
-@cache
-def fresh() -> dict[str, MLP]:
-    """One of each, by one program; and a stack."""
-
-    def make(key: Any) -> dict[str, MLP]:
-        made = {name: mlp(key, SIZES, init=name) for name in INITS}
-        return made | {"stack": mlp_stack(key, 2, [6, 4, 1], init="orthogonal")}
-
-    return jax.tree.map(np.asarray, jax.jit(make)(jax.random.PRNGKey(0)))
-
-
-def assert_uniform_within(array: np.ndarray, reach: float) -> None:
-    assert np.abs(array).max() <= reach
-    assert np.abs(array).max() > 0.75 * reach
-    assert array.min() < 0.0 < array.max()
-    if array.size >= 200:
-        assert array.std() == pytest.approx(reach / np.sqrt(3.0), rel=0.1)
-
-
-def test_the_names_of_starts_are_known() -> None:
-    assert set(INITS) == {"torch", "orthogonal", "rlkit-critic", "rlkit-actor"}
-
-
-def test_pytorchs_start_is_uniform_within_one_over_the_root_of_the_fan_in() -> None:
-    net = fresh()["torch"]
-    for fan_in, w, b in zip(SIZES[:-1], net.weights, net.biases, strict=True):
-        assert_uniform_within(w, fan_in**-0.5)
-        assert_uniform_within(b, fan_in**-0.5)
-
-
-def test_an_orthogonal_start_doubles_squared_lengths_in_every_layer() -> None:
-    net = fresh()["orthogonal"]
-    for w, b in zip(net.weights, net.biases, strict=True):
-        gram = w.T @ w if w.shape[0] >= w.shape[1] else w @ w.T
-        np.testing.assert_allclose(gram, 2.0 * np.eye(min(w.shape)), atol=1e-5)
-        np.testing.assert_array_equal(b, 0.0)
-    stack = fresh()["stack"]
-    for w in stack.weights:
-        for member in w:
-            np.testing.assert_allclose(member.T @ member, 2.0 * np.eye(w.shape[-1]), atol=1e-5)
-        assert not np.allclose(w[0], w[1])
-
-
-@pytest.mark.parametrize(("name", "reach"), [("rlkit-critic", 3e-3), ("rlkit-actor", 1e-3)])
-def test_rlkits_start_has_biases_of_a_tenth_and_a_last_layer_near_zero(name: str, reach: float) -> None:
-    net = fresh()[name]
-    for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
-        assert_uniform_within(w, w.shape[1] ** -0.5)  # the fan-out, by its slip
-        np.testing.assert_allclose(b, 0.1, rtol=1e-6)
-    assert_uniform_within(net.weights[-1], reach)
-    assert_uniform_within(net.biases[-1], reach)

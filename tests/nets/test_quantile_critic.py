@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import jax
-import jax.numpy as jnp
 import numpy as np
+from baseline_cases import f32, made_mlp
 
 from pspo.nets.mlp import MLP
 from pspo.nets.quantiles import QuantileCritic, cosines, quantile_critic
@@ -17,21 +15,12 @@ S, A = RNG.normal(size=(BATCH, FEATURES)), RNG.uniform(-1, 1, size=(BATCH, ACT))
 TAU = np.array([0.0, 0.05, 0.3, 0.99])
 
 
-def f32(array) -> jax.Array:
-    return jnp.asarray(np.asarray(array, np.float32))
-
-
-def made_mlp(sizes: list[int]) -> MLP:
-    weights = [f32(RNG.normal(scale=0.5, size=shape)) for shape in pairwise(sizes)]
-    return MLP(weights, [f32(RNG.normal(scale=0.4, size=size)) for size in sizes[1:]], "relu")
-
-
 CRITIC = QuantileCritic(
-    made_mlp([FEATURES, WIDTH]),
-    made_mlp([ACT, WIDTH]),
-    made_mlp([2 * WIDTH, 16]),
-    made_mlp([16, 16]),
-    made_mlp([16, 32, 1]),
+    made_mlp(RNG, [FEATURES, WIDTH]),
+    made_mlp(RNG, [ACT, WIDTH]),
+    made_mlp(RNG, [2 * WIDTH, 16]),
+    made_mlp(RNG, [16, 16]),
+    made_mlp(RNG, [16, 32, 1]),
 )
 evaluate = jax.jit(lambda critic, features, action, tau: critic(features, action, tau))
 

@@ -5,32 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from baseline_cases import f32, joined, made_mlp, net_by_hand
 from scipy import stats
 
 from pspo.nets.mlp import MLP
 from pspo.nets.vae import VAE, vae, vae_loss
 
 FEATURES, ACT, LATENT, BATCH = 3, 2, 4, 5
-
-
-def f32(array) -> jax.Array:
-    return jnp.asarray(np.asarray(array, np.float32))
-
-
-def made_mlp(rng: np.random.Generator, sizes: list[int]) -> MLP:
-    weights = [f32(rng.normal(scale=0.7, size=shape)) for shape in pairwise(sizes)]
-    return MLP(weights, [f32(rng.normal(scale=0.4, size=size)) for size in sizes[1:]], "relu")
-
-
-def by_hand(net: MLP, *inputs: np.ndarray) -> np.ndarray:
-    x = np.concatenate([np.asarray(part, np.float64) for part in inputs], axis=-1)
-    for layer, (w, b) in enumerate(zip(net.weights, net.biases, strict=True)):
-        x = x @ np.asarray(w, np.float64) + np.asarray(b, np.float64)
-        x = np.maximum(x, 0.0) if layer < len(net.weights) - 1 else x
-    return x
 
 
 RNG = np.random.default_rng(0)
@@ -53,9 +36,9 @@ def divergence_by_hand(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
 
 
 def loss_by_hand(net: VAE, noise: np.ndarray) -> float:
-    mean, log_std = np.split(by_hand(net.encoder, S, A), 2, axis=-1)
+    mean, log_std = np.split(net_by_hand(net.encoder, joined(S, A)), 2, axis=-1)
     std = np.exp(np.clip(log_std, -4.0, 15.0))
-    error = (np.tanh(by_hand(net.decoder, S, mean + std * noise)) - A) ** 2
+    error = (np.tanh(net_by_hand(net.decoder, joined(S, mean + std * noise))) - A) ** 2
     return error.sum() / (BATCH * ACT) + 0.5 * divergence_by_hand(mean, std).sum() / (BATCH * LATENT)
 
 
@@ -92,7 +75,7 @@ def test_the_gradient_reaches_encoder_and_decoder_through_the_sampled_latent() -
 
 def test_a_decoded_action_is_the_tanh_of_the_decoder() -> None:
     found = NET.decode(f32(S), f32(NOISE))
-    np.testing.assert_allclose(found, np.tanh(by_hand(NET.decoder, S, NOISE)), atol=1e-6)
+    np.testing.assert_allclose(found, np.tanh(net_by_hand(NET.decoder, joined(S, NOISE))), atol=1e-6)
 
 
 def test_a_fresh_one_has_the_asked_shape_and_weights_within_one_over_the_root_of_the_fan_in() -> None:

@@ -24,8 +24,8 @@ from pspo.algorithms.settings import RowsConfig
 from pspo.config import Bounds
 from pspo.data.batches import Log, Rows
 from pspo.losses import (
-    conservative_value,
     proposals,
+    pushed_down,
     q_values,
     sampled_target,
     soft_or_cloning_loss,
@@ -108,8 +108,7 @@ def draw_noise(config: Config, shape: tuple[int, ...], key: Array) -> Noise:
 
 def gap(critic: MLP, features: Array, logged_q: Array, sampled: tuple[Array, Array]) -> Array:
     """(critics,): how far Q on sampled actions stands above Q on the logged ones (Eq. 4)."""
-    actions, log_density = sampled
-    return (conservative_value(q_values(critic, features, actions), log_density) - logged_q).mean(-1)
+    return (pushed_down(critic, features, sampled) - logged_q).mean(-1)
 
 
 def penalty(config: Config, gaps: Array, log_multiplier: Array) -> tuple[Array, Array]:

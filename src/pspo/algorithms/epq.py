@@ -32,9 +32,10 @@ from jax import Array
 from pspo.algorithms.epq_behaviour import (
     PriorityConfig,
     QBetaConfig,
+    SearchConfig,
     VAEConfig,
     load_or_fit_vae,
-    load_or_make_weights,
+    make_weights,
 )
 from pspo.algorithms.model_free import adam_by_part, descend
 from pspo.algorithms.settings import RowsConfig
@@ -44,8 +45,8 @@ from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser, normaliser_in
 from pspo.display import Progress
 from pspo.losses import (
-    conservative_value,
     proposals,
+    pushed_down,
     q_values,
     sampled_target,
     soft_or_cloning_loss,
@@ -145,8 +146,9 @@ def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> 
     norm = normaliser_in(dataset, config.states, config.rewards, config.gamma)
     beta, beta_facts = load_or_fit_vae(dataset, norm, config.vae, progress)
     q_beta = QBetaConfig(config.gamma, config.width, config.depth, config.vae) if config.use_q_beta else None
-    priority = PriorityConfig(config.neighbours, config.epsilon, config.zeta, config.gamma, q_beta)
-    weight, weight_facts = load_or_make_weights(dataset, norm, priority, progress)
+    search = SearchConfig(config.neighbours, config.epsilon)
+    priority = PriorityConfig(search, config.zeta, config.gamma, q_beta)
+    weight, weight_facts = make_weights(dataset, norm, priority, progress)
     return Parts(Arrays(weight, beta), norm), {"behaviour": beta_facts, "priorities": weight_facts}
 
 
@@ -213,21 +215,14 @@ def penalty_weight(config: Config, weight: Array, factor: Array) -> Array:
     return jnp.maximum(weight * factor, config.penalty_floor)
 
 
-def gap(critic: MLP, features: Array, logged_q: Array, sampled: tuple[Array, Array]) -> Array:
-    """(critics, batch): how far Q on sampled actions stands above Q on the logged one."""
-    actions, log_density = sampled
-    return conservative_value(q_values(critic, features, actions), log_density) - logged_q
-
-
 def update(
     config: Config, parts: Parts, context: None, state: State, batch: Batch, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One fused step of critics, actor, temperature and VAE."""
     rows, weight = batch.rows, parts.arrays.weight[batch.pick]
     features, next_features = parts.norm.encode(rows.obs), parts.norm.encode(rows.next_obs)
-    latent_dim = state.learned.vae.decoder.weights[0].shape[0] - features.shape[-1]
-    noise = draw_noise(config, rows.action.shape, latent_dim, key)
     old = state.learned
+    noise = draw_noise(config, rows.action.shape, old.vae.latent_dim, key)
     target = sampled_target(old.actor, state.target_critic, next_features, rows, noise.next_action, config.gamma)
     sampled = proposals(old.actor, features, next_features, noise.samples, noise.uniform)
     factor = factor_at(config, old, features, noise)
@@ -237,7 +232,7 @@ def update(
     def loss(moving: Learned) -> tuple[Array, tuple[Array, ...]]:
         logged_q = q_values(moving.critic, features, rows.action)
         error = td_loss(logged_q, target, jnp.maximum(weight, config.c_min))
-        gaps = gap(moving.critic, features, logged_q, sampled)
+        gaps = pushed_down(moving.critic, features, sampled) - logged_q
         push = config.conservatism * (caution * gaps).mean(-1).sum()
         actor, log_prob = soft_or_cloning_loss(
             moving.actor, old.critic, old.log_alpha, features, rows.action, noise.action, cloning

@@ -1,5 +1,6 @@
 """What EPQ knows of the behaviour before it starts: a VAE of the log's actions, and how good each row is among those
-of its neighbourhood. Both are kept in the cache, and all seeds share them, as the authors' do.
+of its neighbourhood. What takes long is kept in the cache, each by what decides it: the VAE, the search for neighbours
+(the states alone) and Q_beta. All seeds share them, as the authors' do.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
-from scipy.special import logsumexp
 
 from pspo.algorithms.model_free import descend
 from pspo.cache import content_key, remember
 from pspo.config import Bounds
 from pspo.data.dataset import Dataset
-from pspo.data.neighbours import chunks, mean_spacing, nearest_states, state_tree
+from pspo.data.neighbours import Neighbourhoods, chunks, neighbourhoods
 from pspo.data.normalise import Normaliser
 from pspo.display import Progress
 from pspo.errors import Diverged, UserError
+from pspo.files import digest
 from pspo.losses import bellman_target, q_values, td_loss
 from pspo.nets.mlp import MLP, mlp_stack, moving_average
 from pspo.nets.vae import VAE, vae, vae_loss
@@ -66,11 +67,18 @@ class QBetaConfig:
 
 
 @dataclass(frozen=True)
-class PriorityConfig:
-    """What decides the weights of rows."""
+class SearchConfig:
+    """What decides who is a neighbour of whom."""
 
     neighbours: int
     epsilon: float
+
+
+@dataclass(frozen=True)
+class PriorityConfig:
+    """What decides the weights of rows."""
+
+    search: SearchConfig
     zeta: float
     gamma: float
     q_beta: QBetaConfig | None  # None: the log's own returns
@@ -105,12 +113,11 @@ def _unit(dataset: Dataset, norm: Normaliser) -> Array:
 def fit_vae(net: VAE, rows: tuple[Array, Array], config: VAEConfig, report: Callable[..., None]) -> tuple[VAE, float]:
     """Adam on the evidence bound of (features, action); also the last loss."""
     rule = optax.adam(config.rate)
-    latent = net.decoder.weights[0].shape[0] - rows[0].shape[1]
 
     def step(state: tuple[VAE, Any], rows: tuple[Array, Array], key: Array) -> tuple[tuple[VAE, Any], Array]:
         k_pick, k_noise = jax.random.split(key)
         pick = jax.random.randint(k_pick, (config.batch,), 0, rows[0].shape[0])
-        noise = jax.random.normal(k_noise, (config.batch, latent))
+        noise = jax.random.normal(k_noise, (config.batch, net.latent_dim))
         loss, grads = jax.value_and_grad(vae_loss)(state[0], rows[0][pick], rows[1][pick], noise)
         return descend(rule, grads, state[1], state[0]), loss
 
@@ -194,46 +201,67 @@ def fit_q_beta(rows: Sarsa, config: QBetaConfig, report: Callable[..., None]) ->
 # Stage B: the weights of rows
 
 
-def load_or_make_weights(
+def make_weights(
     dataset: Dataset, norm: Normaliser, config: PriorityConfig, progress: Progress
 ) -> tuple[Array, dict[str, Any]]:
-    """w of every row from the cache, or found now."""
-    key = content_key("epq-weights", RECIPE, dataset, norm, config, SEED)
+    """w of every row, which takes seconds once neighbours and values are known."""
+    near, search = load_or_find_neighbours(dataset, config.search, progress)
+    value, facts = row_values(dataset, norm, config, progress)
+    weight = priority_weights(near, value, config.zeta)
+    about = {"mean_weight": float(weight.mean()), "digest": digest({"weight": weight})}
+    return jnp.asarray(weight), {"search": search, **facts, **about}
 
-    def make() -> tuple[dict[str, Array], dict[str, Any]]:
-        value = row_values(dataset, norm, config, progress)
-        weight, facts = priority_weights(dataset.obs, value, config, partial(progress, "nearest states"))
-        return {"weight": jnp.asarray(weight)}, facts
 
-    like = {"weight": jax.ShapeDtypeStruct((dataset.size,), jnp.float32)}
+def load_or_find_neighbours(
+    dataset: Dataset, config: SearchConfig, progress: Progress
+) -> tuple[Neighbourhoods, dict[str, Any]]:
+    """Who is near whom, from the cache or found now: minutes on a large log, and the same for all units and returns."""
+    key = content_key("nearest-states", RECIPE, dataset, None, config, SEED)
+
+    def make() -> tuple[Neighbourhoods, dict[str, Any]]:
+        found, spacing = neighbourhoods(
+            dataset.obs,
+            config.neighbours,
+            config.epsilon,
+            lambda done: progress("nearest states", done, 2 * dataset.size, {}),
+        )
+        return found, {"spacing": spacing, "neighbours": found.others}
+
+    shapes: Any = (jax.ShapeDtypeStruct((size,), jnp.int32) for size in (dataset.size, None))
+    like = Neighbourhoods(*shapes)
     found, facts, cached = remember(key, lambda: like, make)
-    return found["weight"], facts | {"key": key, "cached": cached}  # pyright: ignore[reportReturnType]
+    return Neighbourhoods(*map(np.asarray, found)), facts | {"key": key, "cached": cached}
 
 
-def row_values(dataset: Dataset, norm: Normaliser, config: PriorityConfig, progress: Progress) -> np.ndarray:
+def row_values(
+    dataset: Dataset, norm: Normaliser, config: PriorityConfig, progress: Progress
+) -> tuple[np.ndarray, dict[str, Any]]:
     """G: the log's return from each row to its episode's end, in the critics' units, or Q_beta there."""
     if config.q_beta is None:
-        return dataset.returns_to_go(config.gamma) / float(norm.reward_scale)
-    critic, _ = fit_q_beta(sarsa_rows(dataset, norm), config.q_beta, partial(progress, "behaviour value"))
-    evaluate, action = jax.jit(q_values), _unit(dataset, norm)
-    parts = [evaluate(critic, jnp.asarray(norm.encode(dataset.obs[r])), action[r])[0] for r in chunks(dataset.size)]
-    return np.concatenate(parts).astype(np.float64)
+        return dataset.returns_to_go(config.gamma) / float(norm.reward_scale), {}
+    recipe, key = config.q_beta, content_key("epq-value", RECIPE, dataset, norm, config.q_beta, SEED)
+
+    def make() -> tuple[dict[str, Array], dict[str, Any]]:
+        critic, loss = fit_q_beta(sarsa_rows(dataset, norm), recipe, partial(progress, "behaviour value"))
+        evaluate, action = jax.jit(q_values), _unit(dataset, norm)
+        parts = [evaluate(critic, jnp.asarray(norm.encode(dataset.obs[r])), action[r])[0] for r in chunks(dataset.size)]
+        return {"value": jnp.concatenate(parts)}, {"loss": loss}
+
+    like: Any = {"value": jax.ShapeDtypeStruct((dataset.size,), jnp.float32)}
+    found, facts, cached = remember(key, lambda: like, make)
+    return np.asarray(found["value"], np.float64), {"value": facts | {"key": key, "cached": cached}}
 
 
-def priority_weights(
-    obs: np.ndarray, value: np.ndarray, config: PriorityConfig, report: Callable[..., None]
-) -> tuple[np.ndarray, dict[str, float]]:
-    """w_i = exp(G_i / zeta) / sum_k exp(G_k / zeta) over the states k, i among them, at most epsilon spacings away.
+def priority_weights(near: Neighbourhoods, value: np.ndarray, zeta: float) -> np.ndarray:
+    """w_i = exp(G_i / zeta) / sum_k exp(G_k / zeta) over the neighbours k of row i, itself among them.
 
     In (0, 1]; far below the best of its neighbours a weight rounds to zero, and both of its uses have a floor.
     """
-    tree, size = state_tree(obs), len(obs)
-    spacing = mean_spacing(tree, config.neighbours, lambda done: report(done, 2 * size, {}))
-    weight, near_by = np.empty(size, np.float32), 0
-    for rows in chunks(size):
-        index, distance = nearest_states(tree, rows, config.neighbours, config.epsilon * spacing)
-        logits = np.where(np.isfinite(distance), value[index] / config.zeta, -np.inf)
-        weight[rows] = np.exp(logits[:, 0] - logsumexp(logits, axis=1))
-        near_by += int(np.isfinite(distance).sum()) - len(rows)
-        report(size + int(rows[-1]) + 1, 2 * size, {"mean weight": float(weight[: rows[-1] + 1].mean())})
-    return weight, {"spacing": spacing, "neighbours": near_by / size, "mean_weight": float(weight.mean())}
+    weight, start = np.empty(len(value), np.float32), np.concatenate([[0], near.size.cumsum(dtype=np.int64)])
+    for rows in chunks(len(value)):
+        begin, end = start[rows[0]], start[rows[-1] + 1]
+        logit = value[near.row[begin:end]] / zeta
+        best = np.maximum.reduceat(logit, start[rows] - begin)
+        total = np.add.reduceat(np.exp(logit - np.repeat(best, near.size[rows])), start[rows] - begin)
+        weight[rows] = np.exp(value[rows] / zeta - best) / total
+    return weight

@@ -86,6 +86,7 @@ class Arrays(NamedTuple):
     pool: Ensemble
     elite: Array  # (elites,): their numbers
     terminated: Termination
+    counts: Array | None = None  # (rows, targets): which targets were logged, for who trains models further; None: all
 
 
 class Parts(NamedTuple):

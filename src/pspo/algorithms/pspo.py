@@ -101,6 +101,16 @@ class Context(NamedTuple):
     log_prior: Array
 
 
+class Imagined(NamedTuple):
+    """The synthetic rows of one iteration, and where rollouts stand after it."""
+
+    obs: Array
+    action: Array
+    weighed: Weighed
+    chains: Chains
+    visited: Array
+
+
 def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Parts, dict[str, Any]]:
     """Fit or find what training stands on: normaliser, models, mu, the end of rollouts; with a report of each."""
     norm = fit_normaliser(dataset, config.gamma)
@@ -263,6 +273,30 @@ def visit(state: State, key: Array) -> tuple[Array, Array]:
     return visited, visited[jax.random.randint(key, (count,), 0, written)]
 
 
+def roll_out(config: Config, parts: Parts, context: Context, state: State, restart: Array, key: Array) -> Imagined:
+    """All chains a step ahead; the synthetic rows are where they stood, or where chains have ever been (`visited`)."""
+    k_rollout, k_weigh, k_member, _ = jax.random.split(key, 4)  # the fourth is the improvement's
+    visited, obs = state.visited, state.chains.obs
+    action = rollout_action(config, parts, state, obs, k_rollout)
+    weighed = posterior(config, parts, context, state, obs, action, k_weigh)
+    member = draw_members(state.chains, weighed, k_member, hold=config.redraw == "episode")
+    chains = advance(state.chains, weighed, member, restart, config.rollout_horizon)
+    if config.visited:
+        # Chains alone are a narrow sight: steps of a few long rollouts in a row. Their past is wider, actions are new.
+        k_visit, k_action, k_weigh = jax.random.split(jax.random.fold_in(key, 1), 3)
+        visited, obs = visit(state, k_visit)
+        action = rollout_action(config, parts, state, obs, k_action)
+        weighed = posterior(config, parts, context, state, obs, action, k_weigh)
+    return Imagined(obs, action, weighed, chains, visited)
+
+
+def logged_target(config: Config, parts: Parts, value: MLP, rows: Rows) -> Array:
+    """r + gamma V(s') of logged rows, within what rewards can add up to."""
+    next_value = value(parts.norm.encode(rows.next_obs))[..., 0]
+    target = rows.reward + config.gamma * jnp.where(rows.terminal, 0.0, next_value)
+    return jnp.clip(target, parts.limits.backup_low, parts.limits.backup_high)
+
+
 def critic_loss(critic: MLP, features: Array, action: Array, target: Array) -> Array:
     """Squared error to the backups of Eq. opt:eq2, averaged over rows and critics."""
     q = apply_stack(critic, jnp.concatenate([features, action], axis=-1))[..., 0]
@@ -278,26 +312,13 @@ def update(
     config: Config, parts: Parts, context: Context, state: State, batch: Batch, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One iteration of Algorithm 1."""
-    k_rollout, k_weigh, k_member, k_actions = jax.random.split(key, 4)
+    k_actions = jax.random.split(key, 4)[3]  # the others are the rollout's
     norm, learned, real = parts.norm, state.learned, batch.real
-    imagined = rollout_action(config, parts, state, state.chains.obs, k_rollout)
-    weighed = posterior(config, parts, context, state, state.chains.obs, imagined, k_weigh)
-    member = draw_members(state.chains, weighed, k_member, hold=config.redraw == "episode")
-    chains = advance(state.chains, weighed, member, batch.restart, config.rollout_horizon)
-    visited, synthetic = state.visited, state.chains.obs
-    if config.visited:
-        # Chains alone are a narrow sight: steps of a few long rollouts in a row. Their past is wider, actions are new.
-        k_visit, k_action, k_weigh = jax.random.split(jax.random.fold_in(key, 1), 3)
-        visited, synthetic = visit(state, k_visit)
-        imagined = rollout_action(config, parts, state, synthetic, k_action)
-        weighed = posterior(config, parts, context, state, synthetic, imagined, k_weigh)
-
-    next_value = learned.value(norm.encode(real.next_obs))[..., 0]
-    real_target = real.reward + config.gamma * jnp.where(real.terminal, 0.0, next_value)
-    real_target = jnp.clip(real_target, parts.limits.backup_low, parts.limits.backup_high)
-    features = norm.encode(jnp.concatenate([real.obs, synthetic]))
-    action = jnp.concatenate([real.action, imagined])
-    target = jnp.concatenate([real_target, weighed.target])
+    synthetic = roll_out(config, parts, context, state, batch.restart, key)
+    weighed = synthetic.weighed
+    features = norm.encode(jnp.concatenate([real.obs, synthetic.obs]))
+    action = jnp.concatenate([real.action, synthetic.action])
+    target = jnp.concatenate([logged_target(config, parts, learned.value, real), weighed.target])
 
     nets = Policies(parts.arrays.reference, learned.policy, state.centre)
     trust = jnp.exp(state.log_trust)
@@ -322,8 +343,8 @@ def update(
         opt=opt,
         log_trust=jnp.clip(state.log_trust + config.trust_rate * push, *TRUST_RANGE),
         f_spread=state.f_spread + SPREAD_RATE * (spread - state.f_spread),
-        chains=chains,
-        visited=visited,
+        chains=synthetic.chains,
+        visited=synthetic.visited,
         key=state.key,
         step=state.step + 1,
     )

@@ -23,6 +23,18 @@ class Neighbours(NamedTuple):
     distance: np.ndarray  # (rows, count), ascending
 
 
+class Neighbourhoods(NamedTuple):
+    """The neighbours of all rows, one row's after the other's; a row is the first of its own."""
+
+    size: np.ndarray  # (rows,): how many each has, at least one
+    row: np.ndarray  # (all of them,): their numbers
+
+    @property
+    def others(self) -> float:
+        """How many a row has on average, itself not counted."""
+        return len(self.row) / len(self.size) - 1.0
+
+
 def state_tree(obs: np.ndarray) -> KDTree:
     # Cut in the middle, not at the median: the same speed on locomotion logs, and faster where states repeat.
     return KDTree(obs, balanced_tree=False)
@@ -65,6 +77,25 @@ def mean_spacing(tree: KDTree, count: int, progress: Callable[[int], None] = lam
 def _nearest_apart(tree: KDTree, rows: np.ndarray, count: int) -> np.ndarray:
     distance = nearest_states(tree, rows, count).distance
     return np.where(distance > APART, distance, np.inf).min(1)
+
+
+def neighbourhoods(
+    obs: np.ndarray, count: int, epsilon: float, progress: Callable[[int], None] = lambda done: None
+) -> tuple[Neighbourhoods, float]:
+    """Of every state at most `count` nearest ones that are at most `epsilon` mean spacings away; and that spacing.
+
+    Two passes over all rows, which `progress` counts.
+    """
+    tree, size = state_tree(obs), len(obs)
+    spacing = mean_spacing(tree, count, progress)
+    sizes, found = [], []
+    for rows in chunks(size):
+        index, distance = nearest_states(tree, rows, count, epsilon * spacing)
+        near = np.isfinite(distance)
+        sizes.append(near.sum(1))
+        found.append(index[near])
+        progress(size + int(rows[-1]) + 1)
+    return Neighbourhoods(*(np.concatenate(part).astype(np.int32) for part in (sizes, found))), spacing
 
 
 def chunks(size: int) -> Iterator[np.ndarray]:

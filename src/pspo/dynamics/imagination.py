@@ -36,7 +36,10 @@ class World(NamedTuple):
         What is predicted stays inside the log's range, and counters on their values.
         """
         row = jnp.arange(obs.shape[0])
-        target = prediction.mean[member, row] + prediction.std[member, row] * noise
+        return self.outcome(obs, prediction.mean[member, row] + prediction.std[member, row] * noise)
+
+    def outcome(self, obs: Array, target: Array) -> tuple[Array, Array]:
+        """Next observations and rewards from the models' (observation change, reward) in raw units."""
         return self.model_norm.snap(obs + target[..., :-1]), target[..., -1] * self.reward_unit
 
     def ends(self, obs: Array, action: Array, next_obs: Array) -> Array:
@@ -56,6 +59,15 @@ def random_member(key: Array, elite: Array, shape: tuple[int, ...]) -> Array:
 def target_noise(key: Array, obs: Array, *lead: int) -> Array:
     """Standard normal noise for next observation and reward of each row, with leading axes if asked."""
     return jax.random.normal(key, (*lead, *obs.shape[:-1], obs.shape[-1] + 1))
+
+
+def elite_step(place: World, elite: Array, actor: Any, obs: Array, key: Array) -> tuple[Array, Rows]:
+    """One step of plain rollouts: the policy's action, a random elite's outcome."""
+    k_action, k_member, k_noise = jax.random.split(key, 3)
+    action = actor.unit_action(place.norm.encode(obs), k_action)
+    member = random_member(k_member, elite, obs.shape[:1])
+    next_obs, reward = place.draw(obs, place.predict(obs, action), member, target_noise(k_noise, obs))
+    return next_obs, Rows(obs, action, reward, next_obs, place.ends(obs, action, next_obs))
 
 
 def rollout(

@@ -28,3 +28,13 @@ def largest_pairwise_distance(prediction: Prediction, unit: Array | float = 1.0)
     """(batch,): max over pairs of members of the distance between their mean next states, in `unit` (MOReL)."""
     mean = prediction.mean[..., :-1] / unit
     return jnp.linalg.norm(mean[:, None] - mean[None], axis=-1).max((0, 1))
+
+
+def lag_std(next_obs: Array, valid: Array) -> Array:
+    """(batch,): how far the mean next states (lags, batch, obs_dim) of an any-step model lie apart (ADM).
+
+    sqrt(mean over columns of the variance over lags), over the lags that are `valid` (lags, batch); each row needs one.
+    """
+    weight = (valid / valid.sum(0))[..., None]
+    mean = (weight * next_obs).sum(0)
+    return jnp.sqrt((weight * jnp.square(next_obs - mean)).sum(0).mean(-1))

@@ -24,15 +24,19 @@ INSIDE = 1.0 - 1e-6  # a given action is taken at most this far out, where its i
 
 
 class TanhGaussian(eqx.Module):
-    """A Gaussian before the tanh; the network gives mean and log standard deviation (clipped)."""
+    """A Gaussian before the tanh; the network gives mean and log standard deviation (clipped, or clamped softly)."""
 
     kind: ClassVar[str] = "tanh-gaussian"
     net: MLP
     log_std_min: float = eqx.field(static=True, default=-5.0)
     log_std_max: float = eqx.field(static=True, default=2.0)
+    soft: bool = eqx.field(static=True, default=False)  # gradients then never vanish at the bounds
 
     def moments(self, features: Array) -> tuple[Array, Array]:
         mean, log_std = jnp.split(self.net(features), 2, axis=-1)
+        if self.soft:
+            log_std = self.log_std_max - jax.nn.softplus(self.log_std_max - log_std)
+            return mean, self.log_std_min + jax.nn.softplus(log_std - self.log_std_min)
         return mean, jnp.clip(log_std, self.log_std_min, self.log_std_max)
 
     def sample(self, features: Array, noise: Array) -> tuple[Array, Array]:
@@ -85,6 +89,32 @@ class ClippedGaussian(eqx.Module):
         return jnp.clip(mean + jnp.exp(self.spread) * jax.random.normal(key, mean.shape), -1.0, 1.0)
 
 
+class LinearGaussian(eqx.Module):
+    """A Gaussian around the network's own output, with one spread for all states; clipped when it acts.
+
+    Its density is that of what was drawn, before the clip.
+    """
+
+    kind: ClassVar[str] = "linear-gaussian"
+    net: MLP
+    log_std: Array  # (action_dim,)
+
+    def moments(self, features: Array) -> tuple[Array, Array]:
+        return self.net(features), self.log_std
+
+    def draw(self, features: Array, key: Array) -> Array:
+        """Actions before the clip."""
+        mean = self.net(features)
+        return mean + jnp.exp(self.log_std) * jax.random.normal(key, mean.shape)
+
+    def log_prob(self, features: Array, drawn: Array) -> Array:
+        z = (drawn - self.net(features)) * jnp.exp(-self.log_std)
+        return (-0.5 * jnp.square(z) - self.log_std - LOG_SQRT_2PI).sum(-1)
+
+    def unit_action(self, features: Array, key: Array | None = None) -> Array:
+        return jnp.clip(self.net(features) if key is None else self.draw(features, key), -1.0, 1.0)
+
+
 class Deterministic(eqx.Module):
     """One action per state."""
 
@@ -119,7 +149,7 @@ class Perturbed(eqx.Module):
 
 
 NETWORKS: dict[str, Any] = {
-    cls.kind: cls for cls in (MixturePolicy, TanhGaussian, ClippedGaussian, Deterministic, Perturbed)
+    cls.kind: cls for cls in (MixturePolicy, TanhGaussian, ClippedGaussian, LinearGaussian, Deterministic, Perturbed)
 }
 
 

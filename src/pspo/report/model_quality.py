@@ -14,7 +14,8 @@ from pspo.report.markup import figure, missing, number, paragraph, percent, sect
 
 def model_section(contents: Contents) -> str:
     title = "Quality of the models"
-    pool, reference = contents.models.get("pool") or {}, contents.models.get("reference") or {}
+    pool = contents.models.get("pool") or contents.models.get("any_step") or {}
+    reference = contents.models.get("reference") or {}
     if not pool and not reference:
         return section("models", title, missing("Neither models nor a reference policy were recorded."))
     panels = [_calibration(pool), _steps_ahead(pool)]

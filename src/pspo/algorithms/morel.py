@@ -1,0 +1,233 @@
+"""MOReL (Kidambi et al. 2020, "MOReL: Model-Based Offline Reinforcement Learning").
+
+A policy is improved in a pessimistic MDP (definition 2): where the models disagree the episode halts, with a penalty.
+
+    disc(s, a) = max_{i,j} |f_i(s, a) - f_j(s, a)|                       (Eq. 1)
+    halt where disc > threshold, with the reward r - kappa
+
+`form=npg`, the authors': behaviour cloning, then one natural policy gradient step (morel_npg.py) per iteration on
+long rollouts from the first states of logged episodes, some in each member, which is taken without its noise.
+`form=sac`: MOPO's pipeline, short rollouts from any logged state and SAC, halting in the place of its penalty; a halt
+pays the log's lowest reward less kappa, a convention of unifloral's, since SAC's values must not end at zero there.
+
+The threshold comes from disc over the log's rows: its maximum over `caution` (the authors' code), or its mean and
+`beta` standard deviations (the paper). Ours and the authors' code differ:
+- disc is in units of each column's standard deviation, where they scale velocities by 0.02: so it fits any data.
+- Rewards are learned, as next states are; they compute them by the task's known formula.
+- A halt or a true end is terminal: theirs loses the flag, and values leak past it. Actions are clipped to their bounds.
+- Paths of fewer than five steps count like others; a halt may come at the first step.
+- Models are PSPO's: bootstraps, targets standardised, early stopping; `model.beta_nll=1` is least squares, as theirs.
+- The final policy is judged, not the best by looking at scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from pspo.algorithms import model_based, morel_npg
+from pspo.algorithms.model_based import PoolConfig, SoftConfig, refresh
+from pspo.algorithms.morel_npg import NaturalConfig, Paths
+from pspo.config import Bounds
+from pspo.data.batches import Log, Rows, sample_rows
+from pspo.data.dataset import Dataset
+from pspo.data.normalise import Normaliser
+from pspo.display import Progress
+from pspo.dynamics.ensemble import Ensemble, Prediction, model_inputs
+from pspo.dynamics.imagination import World, capacity_for, random_member, rollout, target_noise
+from pspo.dynamics.termination import Termination
+from pspo.dynamics.uncertainty import largest_pairwise_distance
+from pspo.errors import UserError
+from pspo.nets.actors import LinearGaussian, TanhGaussian
+
+BLOCK = 20_000  # logged rows whose disagreement is looked at together
+LARGEST_BUFFER = 20_000_000  # imagined rows of form=sac: gigabytes, and more than anyone has used
+
+
+@dataclass(frozen=True)
+class Config(NaturalConfig, SoftConfig, PoolConfig):
+    form: Literal["npg", "sac"] = "npg"
+    """How the policy is improved: natural policy gradient on long rollouts, or SAC on short ones."""
+    pessimism: Literal["max", "spread"] = "max"
+    """Threshold of disagreement: the log's largest over `caution`, or its mean and `beta` standard deviations."""
+    caution: Annotated[float, Bounds(1e-6, 1e6)] = 3.0
+    """Of pessimism=max: larger halts earlier."""
+    beta: Annotated[float, Bounds(-1e6, 1e6)] = 10.0
+    """Of pessimism=spread: larger halts later."""
+    halt_penalty: Annotated[float, Bounds(0.0, 1e6)] = 0.0
+    """kappa: taken off the reward of the step that halts, in raw units."""
+    rollout_horizon: Annotated[int, Bounds(1, 10_000)] = 700
+    """Steps of a rollout at most."""
+    elites: Annotated[int, Bounds(1, 1000)] = 4
+    """Members that are used at all, for rollouts and disagreement: those with the smallest error on the hold-out."""
+
+
+class Arrays(NamedTuple):
+    """What is fixed during training and lives on the device."""
+
+    pool: Ensemble  # the elite only
+    terminated: Termination
+    starts: Array  # (episodes, obs_dim): the first states of all logged episodes
+    threshold: Array  # ()
+
+
+class Parts(NamedTuple):
+    arrays: Arrays
+    norm: Normaliser
+    model_norm: Normaliser
+
+    @property
+    def world(self) -> World:
+        return World(self.arrays.pool, self.arrays.terminated, self.model_norm, self.norm)
+
+
+State = morel_npg.State | model_based.State
+
+
+def disagreement(norm: Normaliser, prediction: Prediction) -> Array:
+    """disc(s, a), Eq. 1: the largest distance between two members' next states, each column in units of its spread."""
+    return largest_pairwise_distance(prediction, norm.obs_std)
+
+
+def logged_disagreement(dataset: Dataset, norm: Normaliser, models: Ensemble) -> np.ndarray:
+    """disc at every row of the log."""
+
+    @eqx.filter_jit
+    def look(models: Ensemble, obs: Array, action: Array) -> Array:
+        return disagreement(norm, models.predict(model_inputs(norm, obs, action)))
+
+    unit = np.clip(norm.unit_action(dataset.action), -1.0, 1.0)
+    blocks = np.array_split(np.arange(dataset.size), -(-dataset.size // BLOCK))
+    return np.concatenate([look(models, jnp.asarray(dataset.obs[b]), jnp.asarray(unit[b])) for b in blocks])
+
+
+def halting_threshold(config: Config, logged: np.ndarray) -> float:
+    """Where rollouts halt, from disc over the log."""
+    if config.pessimism == "max":
+        return float(logged.max()) / config.caution
+    return float(logged.mean(dtype=np.float64) + config.beta * logged.std(dtype=np.float64))
+
+
+def require_short_rollouts(config: Config) -> None:
+    """The length that natural steps take would fill a buffer that no machine holds."""
+    rows = capacity_for(config.starts, config.rollout_horizon, config.retain)
+    if config.form == "sac" and rows > LARGEST_BUFFER:
+        raise UserError(
+            f"form=sac would keep {rows:,} imagined rows: lower rollout_horizon={config.rollout_horizon} "
+            f"(5 is usual), or starts={config.starts}."
+        )
+
+
+def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Parts, dict[str, Any]]:
+    """Models and ends of rollouts, where episodes begin, and the threshold; with a report of each."""
+    require_short_rollouts(config)
+    (shared, norm, model_norm), facts = model_based.prepare(config, dataset, seed, progress)
+    pool = shared.pool.take(shared.elite)
+    logged = logged_disagreement(dataset, model_norm, pool)
+    threshold = halting_threshold(config, logged)
+    starts = jnp.asarray(dataset.obs[dataset.episode_starts])
+    said = {"halt_threshold": threshold, "halt_logged_share": float((logged > threshold).mean())}
+    return Parts(Arrays(pool, shared.terminated, starts, jnp.float32(threshold)), norm, model_norm), facts | said
+
+
+def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
+    if config.form == "sac":
+        return model_based.init(config, parts, log, key)  # pyright: ignore[reportArgumentType]
+    return morel_npg.init(config, parts.norm, log, key)
+
+
+# form=npg: paths of the present policy, each in a member of its own
+
+
+def pessimistic_step(
+    config: Config, place: World, threshold: Array, policy: LinearGaussian, member: Array, obs: Array, key: Array
+) -> tuple[Array, Paths]:
+    """One step of each path: what its member expects, unless the members disagree too much about it."""
+    drawn = policy.draw(place.norm.encode(obs), key)
+    action = jnp.clip(drawn, -1.0, 1.0)
+    prediction = place.predict(obs, action)
+    next_obs, reward = place.outcome(obs, prediction.mean[member, jnp.arange(obs.shape[0])])
+    halted = disagreement(place.model_norm, prediction) > threshold
+    reward = reward - jnp.where(halted, config.halt_penalty / place.norm.reward_scale, 0.0)
+    ended = place.ends(obs, action, next_obs)
+    return next_obs, Paths(obs, drawn, reward, next_obs, halted | ended, halted)
+
+
+def begin(config: Config, first: Array, logged: Array, key: Array) -> Array:
+    """Where paths start: at the first states of episodes, a share of them at `logged` ones (one for each path)."""
+    pick_key, share_key = jax.random.split(key)
+    starts = first[jax.random.randint(pick_key, logged.shape[:1], 0, first.shape[0])]
+    anywhere = jax.random.uniform(share_key, logged.shape[:1]) < config.start_anywhere
+    return jnp.where(anywhere[:, None], logged, starts)
+
+
+def roll(config: Config, parts: Parts, policy: LinearGaussian, logged: Array, key: Array) -> tuple[Paths, Array]:
+    """Paths (time, members * paths), and which of their steps happened."""
+    start_key, roll_key = jax.random.split(key)
+    arrays = parts.arrays
+    member = jnp.repeat(jnp.arange(arrays.pool.size), config.paths)
+    starts = begin(config, arrays.starts, logged, start_key)
+    step: Any = partial(pessimistic_step, config, parts.world, arrays.threshold, policy, member)
+    paths: Any = rollout(step, starts, member.size, config.rollout_horizon, roll_key)
+    return paths
+
+
+# form=sac: rows of short rollouts into a buffer
+
+
+def halting_step(
+    config: Config, place: World, threshold: Array, lowest: Array, actor: TanhGaussian, obs: Array, key: Array
+) -> tuple[Array, Rows]:
+    """One step of rollouts: the policy's action, a random member's outcome; a halt is terminal and pays `lowest`."""
+    k_action, k_member, k_noise = jax.random.split(key, 3)
+    action = actor.unit_action(place.norm.encode(obs), k_action)
+    prediction = place.predict(obs, action)
+    member = random_member(k_member, jnp.arange(place.models.size), obs.shape[:1])
+    next_obs, reward = place.draw(obs, prediction, member, target_noise(k_noise, obs))
+    halted = disagreement(place.model_norm, prediction) > threshold
+    reward = jnp.where(halted, lowest - config.halt_penalty / place.norm.reward_scale, reward)
+    return next_obs, Rows(obs, action, reward, next_obs, halted | place.ends(obs, action, next_obs))
+
+
+def imagine(config: Config, parts: Parts, log: Log, state: State) -> tuple[State, dict[str, Array]]:
+    """Between chunks, for SAC: rollouts of the present policy into the buffer. Natural steps have their own."""
+    if isinstance(state, morel_npg.State):
+        return state, {}
+    key, roll_key = jax.random.split(state.key)
+    lowest, actor = log.rows.reward.min(), state.agent.learned.actor
+    step = partial(halting_step, config, parts.world, parts.arrays.threshold, lowest, actor)
+    buffer, facts = refresh(config, log, state.buffer, step, roll_key)
+    return state._replace(buffer=buffer, key=key), facts
+
+
+# Both
+
+
+def draw(config: Config, log: Log, key: Array) -> Rows:
+    """Logged rows of one iteration: SAC's batch, or one for each path, which may start there."""
+    members = min(config.elites, config.model.pool)
+    return sample_rows(log, key, config.batch if config.form == "sac" else members * config.paths)
+
+
+def update(
+    config: Config, parts: Parts, context: dict[str, Array], state: State, rows: Rows, key: Array
+) -> tuple[State, dict[str, Array]]:
+    """One iteration: paths and a natural step, or SAC's step on a batch."""
+    if not isinstance(state, morel_npg.State):
+        return model_based.update(config, parts, context, state, rows, key)  # pyright: ignore[reportArgumentType]
+    roll_key, order_key = jax.random.split(key)
+    paths, alive = roll(config, parts, state.policy, rows.obs, roll_key)
+    return morel_npg.improve(config, parts.norm, state, paths, alive, order_key)
+
+
+def policies(state: State) -> dict[str, Any]:
+    if isinstance(state, morel_npg.State):
+        return {"policy": state.policy}
+    return model_based.policies(state)

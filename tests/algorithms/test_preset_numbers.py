@@ -1,0 +1,132 @@
+"""The numbers that authors publish, written out once more: what a preset gives for a dataset must be them.
+
+A table is a published one: which algorithm, in which presets, which settings, and what they are for each dataset.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import pytest
+
+from pspo.algorithms import get_algorithm
+from pspo.config import build, flatten, preset
+from pspo.data.d4rl_files import NAMES
+
+DATASETS = [name.removesuffix("-v2") for name in NAMES]
+BOTH = ("laptop", "paper")
+
+
+class Table(NamedTuple):
+    algo: str
+    presets: tuple[str, ...]
+    settings: str
+    """Their names, as the columns of `numbers`."""
+    numbers: dict[str, tuple[Any, ...]]
+    """By dataset."""
+
+
+def everywhere(algo: str, presets: tuple[str, ...], **numbers: Any) -> Table:
+    """What is the same for all datasets."""
+    return Table(algo, presets, " ".join(numbers), dict.fromkeys(DATASETS, tuple(numbers.values())))
+
+
+EPQ = {  # tau, epsilon, zeta, c_min, logsum, use_q_beta
+    "halfcheetah-random": (10.0, 2.0, 2.0, 0.2, False, False),
+    "halfcheetah-medium": (10.0, 0.5, 2.0, 0.2, False, False),
+    "halfcheetah-expert": (1.0, 0.5, 2.0, 0.2, False, False),
+    "halfcheetah-medium-expert": (1.5, 0.5, 2.0, 0.2, False, False),
+    "halfcheetah-medium-replay": (2.0, 0.5, 2.0, 0.2, False, False),
+    "halfcheetah-full-replay": (1.5, 0.5, 2.0, 0.2, False, False),
+    "hopper-random": (1.0, 2.0, 2.0, 0.2, False, False),
+    "hopper-medium": (0.2, 2.0, 5.0, 0.5, False, True),
+    "hopper-expert": (1.0, 0.5, 2.0, 0.2, False, False),
+    "hopper-medium-expert": (0.2, 0.5, 2.0, 0.2, False, False),
+    "hopper-medium-replay": (1.0, 0.5, 2.0, 0.2, False, False),
+    "hopper-full-replay": (1.5, 0.5, 2.0, 0.2, False, False),
+    "walker2d-random": (0.2, 2.0, 0.5, 0.2, True, True),
+    "walker2d-medium": (1.0, 2.0, 2.0, 0.5, True, True),
+    "walker2d-expert": (1.0, 2.0, 0.5, 0.2, False, False),
+    "walker2d-medium-expert": (1.0, 0.5, 2.0, 0.2, False, False),
+    "walker2d-medium-replay": (0.2, 1.0, 2.0, 0.5, False, False),
+    "walker2d-full-replay": (1.0, 0.5, 2.0, 0.2, False, False),
+}
+
+MOPO = {  # rollout_horizon, penalty
+    "halfcheetah-random": (5, 0.5),
+    "halfcheetah-medium": (1, 1.0),
+    "halfcheetah-medium-replay": (5, 1.0),
+    "halfcheetah-medium-expert": (5, 5.0),
+    "hopper-random": (5, 1.0),
+    "hopper-medium": (5, 5.0),
+    "hopper-medium-replay": (5, 1.0),
+    "hopper-medium-expert": (5, 1.0),
+    "walker2d-random": (1, 1.0),
+    "walker2d-medium": (5, 5.0),
+    "walker2d-medium-replay": (1, 1.0),
+    "walker2d-medium-expert": (1, 2.0),
+}
+
+ORAAC = {  # gamma, target_rate, reach; then the critic's width
+    "halfcheetah-medium": (0.99, 0.005, 0.5, 256),
+    "halfcheetah-expert": (0.99, 0.005, 0.25, 256),
+    "hopper-medium": (0.9, 0.05, 0.25, 128),
+    "hopper-expert": (0.9, 0.05, 0.25, 128),
+    "walker2d-medium": (0.99, 0.005, 0.25, 256),
+    "walker2d-expert": (0.99, 0.005, 0.25, 256),
+}
+
+ENTROPY = {"halfcheetah": -3.0 / 6, "hopper": -3.0 / 3, "walker2d": -3.0 / 6}  # MOPO's -3, for each action column
+NARROW = ("expert", "medium-expert")  # ours: DMG's authors publish one dataset's number
+
+RAW = {"states": "raw", "rewards": "raw", "gamma": 0.99, "target_rate": 0.005}
+STANDARDISED = RAW | {"states": "zscore", "width": 256, "depth": 2, "batch": 256, "steps": 1_000_000}
+SAC_RATES = {"actor_rate": 1e-4, "critic_rate": 3e-4}
+ONE_RATE = {"actor_rate": 3e-4, "critic_rate": 3e-4}
+
+TABLES = [
+    everywhere("cql", BOTH, conservatism=5.0, gap_limit=0.0, gamma=0.99, target_rate=0.005, **SAC_RATES),
+    everywhere("cql", ("paper",), samples=10, cloning_steps=40_000, width=256, depth=3, batch=256, **RAW),
+    everywhere("iql", BOTH, expectile=0.7, temperature=3.0, weight_max=100.0, rewards="range", **ONE_RATE),
+    everywhere("iql", ("paper",), **STANDARDISED | {"states": "raw", "rewards": "range"}),
+    everywhere("td3bc", BOTH, alpha=2.5, imitation=1.0, noise=0.2, noise_clip=0.5, actor_period=2, **ONE_RATE),
+    everywhere("td3bc", ("paper",), **STANDARDISED),
+    everywhere("dmg", BOTH, mixture=0.25, expectile=0.7, temperature=3.0, weight_max=3.0, **ONE_RATE),
+    everywhere("dmg", BOTH, noise=0.2, noise_clip=0.5, actor_period=2),
+    everywhere("dmg", ("paper",), **STANDARDISED),
+    Table("dmg", BOTH, "imitation", {d: (10.0 if d.split("-", 1)[1] in NARROW else 0.1,) for d in DATASETS}),
+    everywhere("oraac", BOTH, risk="cvar", risk_level=0.1, quantiles=32, risk_quantiles=8, batch=128, actor_period=2),
+    everywhere("oraac", BOTH, critic_rate=1e-3, actor_rate=1e-4, vae_rate=1e-3),
+    everywhere("oraac", ("paper",), states="raw", rewards="raw", depth=2, vae_width=750, actor_width=400),
+    Table("oraac", ("laptop",), "gamma target_rate reach", {d: row[:3] for d, row in ORAAC.items()}),
+    Table("oraac", ("paper",), "gamma target_rate reach width", ORAAC),
+    everywhere("epq", BOTH, conservatism=20.0, samples=10, penalty_floor=0.005, ratio_temperature=1.0, neighbours=50),
+    everywhere("epq", BOTH, gamma=0.99, target_rate=0.005, **SAC_RATES),
+    everywhere("epq", ("paper",), width=256, depth=3, batch=512, steps=3_000_000, cloning_steps=10_000, **RAW),
+    Table("epq", ("laptop",), "tau epsilon zeta c_min logsum", {d: row[:5] for d, row in EPQ.items()}),
+    everywhere("epq", ("laptop",), use_q_beta=False),  # far too few steps for it
+    Table("epq", ("paper",), "tau epsilon zeta c_min logsum use_q_beta", EPQ),
+    Table("mopo", BOTH, "rollout_horizon penalty", MOPO),
+    Table("mopo", BOTH, "entropy_goal", {d: (ENTROPY[d.split("-", 1)[0]],) for d in DATASETS}),
+]
+
+
+@cache
+def numbers_of(algo: str, name: str, dataset: str) -> dict[str, Any]:
+    return flatten(build(get_algorithm(algo).Config, preset(algo, name, dataset.split("-")[0], f"{dataset}-v2")))
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: f"{table.algo} {'+'.join(table.presets)} {table.settings}")
+def test_a_preset_has_the_published_numbers_of_every_dataset(table: Table) -> None:
+    names = table.settings.split()
+    assert set(table.numbers) <= set(DATASETS)
+    for name in table.presets:
+        for dataset, wanted in table.numbers.items():
+            found = numbers_of(table.algo, name, dataset)
+            said = {setting: found[setting] for setting in names}
+            assert said == dict(zip(names, wanted, strict=True)), f"{name}, {dataset}"
+
+
+def test_epqs_authors_chose_for_every_dataset() -> None:
+    assert set(EPQ) == set(DATASETS)
