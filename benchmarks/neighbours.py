@@ -1,8 +1,9 @@
 """How long EPQ searches for neighbours, and how many it finds: `python -m benchmarks.neighbours [LOG]`.
 
 LOG is whatever `pspo train` takes. Without one, 1,000,000 states of HalfCheetah's width are made: some slow causes seen
-in 17 columns, as in a log of locomotion, where plain noise would have no neighbours at all. How many neighbours a task
-has, only its own log tells. Writes benchmarks/results/neighbours.json, or neighbours-LOG.json.
+in 17 columns, as in a log of locomotion; among states of plain noise a tree would find its way no faster than by trying
+all. How many neighbours a task has, only its own log tells. Writes
+benchmarks/results/neighbours.json, or neighbours-LOG.json.
 """
 
 from __future__ import annotations

@@ -227,12 +227,9 @@ def test_a_supported_policy_is_spared_and_another_one_pays_in_full(away: float, 
     """The behaviour always decodes the same action; the policy's own is there, or far from it."""
     config = made_config(epq, samples=N, tau=10.0, ratio_temperature=1.0, penalty_floor=0.005)
     action = np.array([0.3, -0.6])
-    still = lambda net, bias: MLP([jnp.zeros_like(w) for w in net.weights], [*net.biases[:-1], f32(bias)], "relu")  # noqa: E731
-    learned = made_state(epq, config, parts=PARTS).learned
-    learned = learned._replace(
-        actor=TanhGaussian(still(learned.actor.net, [*(action + away), -5.0, -5.0])),
-        vae=VAE(CODER.encoder, still(CODER.decoder, action)),
-    )
+    still = lambda inputs, *says: MLP([f32(np.zeros((inputs, len(says))))], [f32(says)], "relu")  # noqa: E731
+    actor = TanhGaussian(still(OBS, *(action + away), -5.0, -5.0))
+    learned = updated(3)[0].learned._replace(actor=actor, vae=VAE(CODER.encoder, still(OBS + LATENT, *action)))
     noise = epq.draw_noise(config, (5, ACT), LATENT, jax.random.PRNGKey(0))
     factor = epq.factor_at(config, learned, jnp.ones((5, OBS)), noise)
     weight = f32([0.1, 0.3, 0.5, 0.8, 1.0])

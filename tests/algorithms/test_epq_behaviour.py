@@ -19,6 +19,7 @@ from pspo.data.neighbours import neighbourhoods
 from pspo.data.normalise import normaliser_in
 from pspo.display import silent
 from pspo.errors import Diverged, UserError
+from pspo.nets.mlp import MLP
 from pspo.nets.vae import VAE
 
 OBS, ACT, LOG = 3, 2, 12
@@ -198,8 +199,13 @@ def test_neighbours_are_searched_anew_only_where_states_or_their_reach_change(ow
         assert weighed(search=search)[1] == {"nearest states"}
 
 
-def test_the_value_of_the_behaviour_is_learned_once_for_all_temperatures(own_cache) -> None:
-    recipe = QBetaConfig(0.9, 4, 1, VAEConfig(steps=20, batch=4, evaluate_every=20))
+def test_the_value_of_the_behaviour_is_learned_once_for_all_temperatures(own_cache, monkeypatch) -> None:
+    def fitted(rows: Any, config: Any, report: Any) -> tuple[MLP, float]:
+        report(1, 1, {})
+        return made_mlp(np.random.default_rng(0), [OBS + ACT, 4, 1], (1,)), 0.5
+
+    monkeypatch.setattr(epq_behaviour, "fit_q_beta", fitted)
+    recipe = QBetaConfig(0.9, 4, 1, VAEConfig())
     first, seen = weighed(q_beta=recipe)
     assert seen == {"nearest states", "behaviour value"}
     other, seen = weighed(q_beta=recipe, zeta=0.01)

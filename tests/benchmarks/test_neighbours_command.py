@@ -28,7 +28,7 @@ def test_made_states_have_more_neighbours_the_further_one_looks(monkeypatch, tmp
     assert [one["epsilon"] for one in found["each"]] == [0.5, 1.0, 2.0]
     few, some, many = (one["others"] for one in found["each"])
     assert 0.0 <= few < some < many <= 49.0
-    assert many > 5.0  # states of one cause lie together, as plain noise in 17 columns does not
+    assert many > 5.0
     assert all(one["seconds"] > 0.0 for one in found["each"])
     assert f"| 2.0 | {many:.1f} |" in capsys.readouterr().out
 
