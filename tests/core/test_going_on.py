@@ -45,7 +45,7 @@ class Counting:
     def _begin(self) -> None:
         self.begun += 1
 
-    def imagine(self, config: Any, parts: Parts, state: State) -> tuple[State, None]:
+    def imagine(self, config: Any, parts: Parts, log: Any, state: State) -> tuple[State, None]:
         return state, None
 
     def draw(self, config: Any, log: Any, key: jax.Array) -> jax.Array:

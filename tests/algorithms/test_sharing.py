@@ -1,0 +1,47 @@
+"""Who stands on whose models, and what the user is told of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pspo.algorithms import get_algorithm
+from pspo.algorithms.sharing import about_pool, sharers
+from pspo.config import build, preset
+
+DATA: dict[str, Any] = {
+    "liquidation": SimpleNamespace(task="liquidation", name="liquidation"),
+    "hopper": SimpleNamespace(task="hopper", name="hopper-medium-v2"),
+    "walker2d": SimpleNamespace(task="walker2d", name="walker2d-medium-replay"),
+    "own": SimpleNamespace(task=None, name="log"),
+}
+PAIR = {"1r2r", "rambo"}
+PSPOS = {"pspo", "mopo", "combo", "morel", "pmdb"}
+
+
+def config_of(algo: str, data: Any, **changes: Any) -> Any:
+    return build(get_algorithm(algo).Config, preset(algo, "laptop", data.task, data.name), changes)
+
+
+@pytest.mark.parametrize("where", DATA)
+@pytest.mark.parametrize("family", [PSPOS, PAIR], ids=["PSPO's", "RAMBO's"])
+def test_the_laptop_presets_share_two_pools(family: set[str], where: str) -> None:
+    data = DATA[where]
+    for algo in family:
+        assert set(sharers(algo, config_of(algo, data), "laptop", data)) == family - {algo}
+
+
+def test_another_recipe_or_discount_is_nobody_elses() -> None:
+    data = DATA["hopper"]
+    for change in ({"model.steps": 7}, {"gamma": 0.5}):
+        assert sharers("mopo", config_of("mopo", data, **change), "laptop", data) == []
+
+
+def test_the_user_is_told_where_models_come_from_and_whom_they_serve() -> None:
+    data = DATA["liquidation"]
+    found = about_pool("rambo", config_of("rambo", data), "laptop", data, {"cached": True})
+    assert found == "models: 10 networks, found in the cache; the same serve 1r2r"
+    alone = about_pool("rambo", config_of("rambo", data, **{"model.pool": 3}), "laptop", data, {"cached": False})
+    assert alone == "models: 3 networks, fitted now, and kept in the cache"
