@@ -77,6 +77,63 @@ ORAAC = {  # gamma, target_rate, reach; then the critic's width
     "walker2d-expert": (0.99, 0.005, 0.25, 256),
 }
 
+COMBO = {  # rollout_horizon, conservatism; OfflineRL-Kit's, as the authors published no code
+    "halfcheetah-medium": (5, 0.5),
+    "halfcheetah-medium-replay": (5, 0.5),
+    "halfcheetah-medium-expert": (5, 5.0),
+    "hopper-medium": (5, 5.0),
+    "hopper-medium-replay": (5, 0.5),
+    "hopper-medium-expert": (5, 5.0),
+    "walker2d-medium": (1, 5.0),
+    "walker2d-medium-replay": (1, 0.5),
+    "walker2d-medium-expert": (1, 5.0),
+}
+
+RAMBO = {  # rollout_horizon, adversary_weight
+    "halfcheetah-random": (5, 0.0),
+    "halfcheetah-medium": (5, 3e-4),
+    "halfcheetah-medium-replay": (5, 3e-4),
+    "halfcheetah-medium-expert": (5, 3e-4),
+    "hopper-random": (2, 3e-4),
+    "hopper-medium": (5, 3e-4),
+    "hopper-medium-replay": (2, 3e-4),
+    "hopper-medium-expert": (5, 3e-4),
+    "walker2d-random": (5, 0.0),
+    "walker2d-medium": (5, 0.0),
+    "walker2d-medium-replay": (5, 0.0),
+    "walker2d-medium-expert": (2, 3e-4),
+}
+
+ONE_RISK = {  # cvar_alpha, wang_eta, rollout_horizon
+    "halfcheetah-random": (0.9, 0.1, 5),
+    "halfcheetah-medium": (0.9, 0.1, 5),
+    "halfcheetah-medium-replay": (0.9, 0.1, 5),
+    "halfcheetah-medium-expert": (0.9, 0.1, 5),
+    "hopper-random": (0.7, 0.5, 5),
+    "hopper-medium": (0.9, 0.1, 5),
+    "hopper-medium-replay": (0.5, 0.75, 1),
+    "hopper-medium-expert": (0.9, 0.1, 5),
+    "walker2d-random": (0.9, 0.1, 5),
+    "walker2d-medium": (0.9, 0.1, 5),
+    "walker2d-medium-replay": (0.9, 0.1, 1),
+    "walker2d-medium-expert": (0.7, 0.5, 1),
+}
+
+ADM = {  # model.max_lag, rollout_horizon, penalty, real_ratio, alpha
+    "halfcheetah-random": (2, 10, 2.5, 0.05, 0.1),
+    "halfcheetah-medium": (2, 5, 2.5, 0.05, 0.1),
+    "halfcheetah-medium-replay": (2, 5, 2.5, 0.05, 0.1),
+    "halfcheetah-medium-expert": (2, 20, 9.16, 0.5, 0.05),
+    "hopper-random": (5, 50, 5.0, 0.05, 1.0),
+    "hopper-medium": (5, 10, 1.0, 0.05, 0.05),
+    "hopper-medium-replay": (5, 5, 0.1, 0.5, 0.05),
+    "hopper-medium-expert": (2, 20, 20.0, 0.5, 0.05),
+    "walker2d-random": (2, 50, 2.5, 0.05, 1.0),
+    "walker2d-medium": (5, 10, 5.0, 0.05, 0.01),
+    "walker2d-medium-replay": (5, 5, 0.1, 0.5, 0.1),
+    "walker2d-medium-expert": (3, 2, 6.0, 0.5, 0.011),
+}
+
 ENTROPY = {"halfcheetah": -3.0 / 6, "hopper": -3.0 / 3, "walker2d": -3.0 / 6}  # MOPO's -3, for each action column
 NARROW = ("expert", "medium-expert")  # ours: DMG's authors publish one dataset's number
 
@@ -107,6 +164,15 @@ TABLES = [
     Table("epq", ("laptop",), "tau epsilon zeta c_min logsum", {d: row[:5] for d, row in EPQ.items()}),
     everywhere("epq", ("laptop",), use_q_beta=False),  # far too few steps for it
     Table("epq", ("paper",), "tau epsilon zeta c_min logsum use_q_beta", EPQ),
+    Table("combo", BOTH, "rollout_horizon conservatism", COMBO),
+    everywhere("combo", BOTH, real_ratio=0.5, retain=5, **SAC_RATES),
+    Table("rambo", BOTH, "rollout_horizon adversary_weight", RAMBO),
+    everywhere("rambo", ("paper",), adversary_steps=1000, real_ratio=0.5, retain=5, states="zscore", **SAC_RATES),
+    Table("1r2r", BOTH, "cvar_alpha wang_eta rollout_horizon", ONE_RISK),
+    everywhere("1r2r", BOTH, candidates=10, real_ratio=0.5),
+    Table("adm", BOTH, "model.max_lag rollout_horizon penalty real_ratio alpha", ADM),
+    everywhere("pmdb", BOTH, active=10, order=2, kl_target=5.0, explore=0.1),
+    everywhere("pmdb", ("paper",), reference_rate=1e-5, next_pairs=5, action_samples=20, actor_rate=3e-5),
     Table("mopo", BOTH, "rollout_horizon penalty", MOPO),
     Table("mopo", BOTH, "entropy_goal", {d: (ENTROPY[d.split("-", 1)[0]],) for d in DATASETS}),
 ]

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from pspo.envs import liquidation_optimum
 from pspo.errors import UserError
 from pspo.report.canvas import spread
+from pspo.report.contents import read_contents
 from pspo.report.figures import padded
 from pspo.report.liquidation import _learned_threshold, _price_law, policy_map, save_policy_png
 from pspo.report.markup import figure, number, table, text
+from pspo.report.model_quality import model_section
 from pspo.report.posterior import rank_correlation
 
 
@@ -102,3 +104,22 @@ def test_policy_picture_for_the_readme(tmp_path: Path):
     assert len(content) < 150_000
     with pytest.raises(UserError, match="no policy at"):
         save_policy_png(tmp_path / "nowhere", tmp_path / "policy.png")
+
+
+def test_models_without_a_reference_policy_or_calibration_are_not_said_to_lack_them(tmp_path: Path):
+    """MOPO has no reference policy, and ADM one model without a calibration: neither was forgotten."""
+    pool = made_up.models()["pool"]
+    one = {"holdout_log_likelihood": [1.5], "k_step_error": [0.1], "k_step_error_of_no_change": [0.4]}
+    for algo, models, words in (
+        ("mopo", {"pool": pool}, "4 models: hold-out log-likelihood 2.250 nats per row and target on average"),
+        ("adm", {"any_step": one}, "One model: hold-out log-likelihood 1.500 nats per row and target."),
+    ):
+        run = made_up.write_run(tmp_path / algo, config=made_up.config(algo=algo), models=models, diagnostics=None)
+        section = model_section(read_contents(run))
+        assert words in section
+        assert "not recorded" not in section
+        assert ("Calibration:" in section) == (algo == "mopo")
+    run = made_up.write_run(tmp_path / "pspo", models={"pool": one})
+    section = model_section(read_contents(run))
+    for lost in ("The calibration of the models was not recorded", "The reference policy’s fit was not recorded"):
+        assert lost in section

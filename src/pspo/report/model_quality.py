@@ -11,10 +11,19 @@ from pspo.report.contents import Contents
 from pspo.report.figures import Line, lines
 from pspo.report.markup import figure, missing, number, paragraph, percent, section
 
+CALIBRATION_CAPTION = (
+    "Calibration: of all hold-out values, the share that falls inside the models’ central interval of each size; "
+    "on the diagonal the predicted spread is exactly right, above it the models are too cautious. Thin lines are "
+    "single targets (the observation’s columns, then the reward); one that hardly varies, such as a clock, is "
+    "covered far too often. "
+)
+STEPS_CAPTION = "Steps ahead: error of the models’ mean prediction under the logged actions, in standard deviations."
+
 
 def model_section(contents: Contents) -> str:
     title = "Quality of the models"
-    pool = contents.models.get("pool") or contents.models.get("any_step") or {}
+    one_model = contents.models.get("any_step")  # which has no calibration to show
+    pool = contents.models.get("pool") or one_model or {}
     reference = contents.models.get("reference") or {}
     if not pool and not reference:
         return section("models", title, missing("Neither models nor a reference policy were recorded."))
@@ -22,20 +31,17 @@ def model_section(contents: Contents) -> str:
     lacking = [
         missing(sentence)
         for there, sentence in (
-            (panels[0], "The calibration of the models was not recorded."),
+            (panels[0] or one_model, "The calibration of the models was not recorded."),
             (panels[1], "The models’ error over several steps was not recorded."),
             (pool.get("holdout_log_likelihood"), "The models’ hold-out likelihood was not recorded."),
-            (reference.get("holdout_log_likelihood") is not None, "The reference policy’s fit was not recorded."),
+            (
+                reference.get("holdout_log_likelihood") is not None or not contents.weighs_models,
+                "The reference policy’s fit was not recorded.",
+            ),
         )
         if not there
     ]
-    caption = (
-        "Calibration: of all hold-out values, the share that falls inside the models’ central interval of each size; "
-        "on the diagonal the predicted spread is exactly right, above it the models are too cautious. Thin lines are "
-        "single targets (the observation’s columns, then the reward); one that hardly varies, such as a clock, is "
-        "covered far too often. Steps ahead: error of the models’ mean prediction under the logged actions, in "
-        "standard deviations."
-    )
+    caption = CALIBRATION_CAPTION * bool(panels[0]) + STEPS_CAPTION
     sentences = [*_pool_words(pool), _reference_words(reference)]
     return section("models", title, paragraph(*sentences), figure(panels, caption), "".join(lacking))
 
@@ -68,17 +74,16 @@ def _pool_words(pool: dict[str, Any]) -> list[str]:
     sentences = []
     if likelihood := pool.get("holdout_log_likelihood"):
         low, mean, high = min(likelihood), float(np.mean(likelihood)), max(likelihood)
-        sentences.append(
-            f"{len(likelihood)} models: hold-out log-likelihood {number(mean, 3)} nats per row and target on average, "
-            f"from {number(low, 3)} to {number(high, 3)}."
-        )
+        several = f" on average, from {number(low, 3)} to {number(high, 3)}" if len(likelihood) > 1 else ""
+        count = f"{len(likelihood)} models" if len(likelihood) > 1 else "One model"
+        sentences.append(f"{count}: hold-out log-likelihood {number(mean, 3)} nats per row and target{several}.")
     if (error := pool.get("calibration_error")) is not None:
         sentences.append(f"Their coverage is {number(100 * error, 1)} points off on average{_by_target(pool)}.")
     if (error := pool.get("k_step_error")) and (still := pool.get("k_step_error_of_no_change")):
         k = min(len(error), len(still))
         share = f", {percent(error[k - 1] / still[k - 1], 0)} of" if still[k - 1] > 0 else "; compare"
         sentences.append(
-            f"{k} steps ahead they are off by {number(error[k - 1], 2)} standard deviations{share} the "
+            f"{k} steps ahead predictions are off by {number(error[k - 1], 2)} standard deviations{share} the "
             f"{number(still[k - 1], 2)} of assuming that nothing changes."
         )
     return sentences
