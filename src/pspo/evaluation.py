@@ -45,9 +45,8 @@ def summarise(task: Task, simulation: Simulation) -> Evaluation:
     tail = np.sort(returns)[: max(1, n // 10)]
     per_point = task.expert_return - task.random_return
     exact: dict[str, float] = {}
-    if simulation.regret is not None and task.optimal_return is not None:
+    if simulation.regret is not None and (best := task.optimal_score) is not None:
         regret = float(simulation.regret.mean())
-        best = float(task.normalised(task.optimal_return))
         exact = {
             "regret": regret,
             "regret_stderr": float(simulation.regret.std() / n**0.5),

@@ -140,7 +140,11 @@ def test_baselines(started, tmp_path: Path, monkeypatch, capsys) -> None:
     assert started[-1][started[-1].index("--episodes") + 1] == "100000"
     found = kept(tmp_path / "results" / "baselines-liquidation-iql-raw-rewards.json")
     assert found["command"].endswith("iql --first-seed 20 --seeds 2 --set rewards=raw --variant raw-rewards")
-    assert "| iql, raw-rewards | 90.0 ± 1.0 |" in capsys.readouterr().out
+    (tmp_path / "results" / "liquidation-pspo.json").write_text(json.dumps({"summary": SUMMARY}))
+    shown = baselines.table(tmp_path / "results")
+    assert "| iql, raw-rewards | 90.0 ± 1.0 | 89.0, 91.0 |  | 20 | 2.0 | 101.83 |" in shown  # and its optimum
+    assert "| pspo | 90.0 ± 1.0 | 89.0, 91.0 | 102.3 |" in shown
+    assert "| cql | 90.0 ± 1.0 | 89.0, 91.0 |  | 20 | 2.0 |\n" in shown + "\n"  # hopper has no known optimum
 
 
 @pytest.mark.parametrize("words", [[], ["liquidation", "--set", "gamma=1"], ["liquidation", "--variant", "mine"]])

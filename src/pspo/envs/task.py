@@ -63,6 +63,11 @@ class Task:
                 f"'{self.name}' has {self.obs_dim} and {self.action_dim}: name the task that fits, or none."
             )
 
+    @property
+    def optimal_score(self) -> float | None:
+        """What no policy exceeds on average, where that is known."""
+        return None if self.optimal_return is None else float(self.normalised(self.optimal_return))
+
     def normalised(self, raw: Any) -> Any:
         """The score on the scale where random is 0 and expert is 100; a number or an array."""
         return 100.0 * (raw - self.random_return) / (self.expert_return - self.random_return)
