@@ -143,8 +143,21 @@ SAC_RATES = {"actor_rate": 1e-4, "critic_rate": 3e-4}
 ONE_RATE = {"actor_rate": 3e-4, "critic_rate": 3e-4}
 
 TABLES = [
-    everywhere("cql", BOTH, conservatism=5.0, gap_limit=0.0, gamma=0.99, target_rate=0.005, **SAC_RATES),
-    everywhere("cql", ("paper",), samples=10, cloning_steps=40_000, width=256, depth=3, batch=256, **RAW),
+    everywhere("cql", BOTH, gap_limit=0.0, gamma=0.99, target_rate=0.005, critic_rate=3e-4),
+    everywhere("cql", ("laptop",), conservatism=10.0, actor_rate=3e-5, states="zscore"),  # CORL's
+    Table("cql", ("laptop",), "rewards", {"hopper-medium": ("range",), "hopper-expert": ("raw",)}),  # CORL's
+    everywhere(
+        "cql",
+        ("paper",),
+        conservatism=5.0,
+        actor_rate=1e-4,
+        samples=10,
+        cloning_steps=40_000,
+        width=256,
+        depth=3,
+        batch=256,
+        **RAW,
+    ),
     everywhere("iql", BOTH, expectile=0.7, temperature=3.0, weight_max=100.0, rewards="range", **ONE_RATE),
     everywhere("iql", ("paper",), **STANDARDISED | {"states": "raw", "rewards": "range"}),
     everywhere("td3bc", BOTH, alpha=2.5, imitation=1.0, noise=0.2, noise_clip=0.5, actor_period=2, **ONE_RATE),
