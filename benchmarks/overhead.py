@@ -1,13 +1,19 @@
 """The paper's table of overhead: milliseconds per training iteration and per action, for every algorithm in one run.
 
+    python -m benchmarks.overhead [--out FILE]      (`make bench` has it too)
+
 Algorithms that begin every chunk with rollouts pay for them there: what a round costs is measured on fewer starts,
 scaled to the preset's number, and shared out over the iterations of a chunk.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import json
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import cases
-from benchmarks.timing import Machine, Work, summary
+from benchmarks.timing import FULL, Machine, Work, summary
 from pspo.algorithms import ALGORITHMS, get_algorithm
 from pspo.config import build, flatten, preset
 from pspo.data.batches import Log, device_log
@@ -24,6 +30,7 @@ from pspo.data.dataset import Dataset
 from pspo.display import silent
 from pspo.envs.task import get_task
 from pspo.estimate import RECIPES, Shape, own_cache, random_dataset
+from pspo.manifest import describe_machine
 from pspo.policy import Policy, from_network
 from pspo.training import compile_chunk
 
@@ -45,18 +52,24 @@ EQUAL = {
 }
 
 
-def overhead(machine: Machine, quick: bool) -> dict[str, Any]:
+def overhead(machine: Machine, quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
     """The authors' networks and batches on data of Hopper's size; PSPO and PMDB as in the rest of this benchmark."""
     task = get_task("hopper")
     dataset = random_dataset(Shape(cases.ROWS if not quick else 500, task.obs_dim, task.action_dim), episode=100)
     algorithms = ALGORITHMS if not quick else ("bc", "mopo")  # compiling all of them takes minutes
-    return {algo: _measure(machine, algo, dataset, quick) for algo in algorithms}
+    found = {}
+    for algo in algorithms:
+        say(f"overhead: {algo}")
+        found[algo] = _measure(machine, algo, dataset, quick)
+    return found
 
 
 def _measure(machine: Machine, algo: str, dataset: Dataset, quick: bool) -> dict[str, Any]:
     """Iterations, rounds of rollouts and actions of one algorithm."""
     values = preset(algo, "smoke" if quick else "paper", "hopper", "hopper-medium")
     config = build(get_algorithm(algo).Config, values if quick else values | EQUAL.get(algo, {}))
+    if hasattr(get_algorithm(algo), "imagine") and hasattr(config, "cloning_steps"):
+        config = dataclasses.replace(config, cloning_steps=1)  # before the first iteration, and not timed
     least = {name: 1 for name in ROUND if hasattr(config, name)}
     length = 1 if algo in LONG_STEPS else STEPS
     work, policy = _iterations(algo, dataset, dataclasses.replace(config, **least), length)
@@ -106,3 +119,19 @@ def _barely_fitted(config: Any) -> Any:
     return dataclasses.replace(
         config, **{part: dataclasses.replace(getattr(config, part), **short) for part, short in few.items()}
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description="Only the table of overhead.")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/overhead.json"))
+    options = parser.parse_args()
+    found = overhead(Machine(FULL), False, lambda text: print(text, flush=True))
+    command = f"NPROC={describe_machine()['threads']} python -m benchmarks.overhead"
+    options.out.write_text(json.dumps({"command": command, "machine": describe_machine(), **found}, indent=1) + "\n")
+    for algo, cost in found.items():
+        iteration, action = cost["iteration_milliseconds"]["median"], cost["inference_milliseconds"]["median"]
+        print(f"{algo:8} {iteration:10.2f} ms an iteration {action:8.3f} ms an action")
+
+
+if __name__ == "__main__":
+    main()

@@ -46,8 +46,7 @@ def measure(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
         say(f"{case.name}: PSPO step and its parts")
         step = sections.pspo_step(machine, case, quick)
         found["cases"][case.name] = {**case.facts(), "pool_fit_step": fit, "pspo_step": step}
-    say("overhead of every algorithm")
-    found["overhead"] = overhead(machine, quick)
+    found["overhead"] = overhead(machine, quick, say)
     say("actions and simulator")
     found["action"] = sections.single_action(machine, made[0], batch=1000 if quick else 10_000)
     found["simulator"] = sections.simulator(machine, episodes=1000 if quick else 100_000)
