@@ -24,7 +24,8 @@ from pspo.config import Bounds
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.anystep import AnyStep, any_step, any_step_loss
-from pspo.dynamics.fit import target_counts
+from pspo.dynamics.fit import is_trained, target_counts
+from pspo.dynamics.pool import pool_seed
 from pspo.dynamics.windows import Windows, split_windows
 
 RECIPE = 1
@@ -206,12 +207,6 @@ def fresh_model(
     return any_step(key, inputs, config.width, config.depth, config.blocks, config.dropout, mean, std)
 
 
-def is_trained(model: AnyStep):
-    """The target scales are constants; everything else learns."""
-    mask = jax.tree.map(eqx.is_inexact_array, model)
-    return eqx.tree_at(lambda m: (m.target_mean, m.target_std), mask, (False, False))
-
-
 def compile_fit(
     rule: optax.GradientTransformation, rows: int, exponent: float
 ) -> Callable[..., tuple[Any, Any, Array]]:
@@ -243,7 +238,7 @@ def load_or_fit_any_step(
     dataset: Dataset, norm: Normaliser, config: AnyStepConfig, run_seed: int, progress: Callable[..., None]
 ) -> tuple[AnyStep, dict[str, Any]]:
     """The model from the cache, or fitted now, and what the report says about it."""
-    seed = run_seed if config.seed == -1 else config.seed
+    seed = pool_seed(config, run_seed)
     key = content_key("anystep", RECIPE, dataset, norm, dataclasses.replace(config, seed=0), seed)
 
     def make() -> tuple[AnyStep, dict[str, Any]]:

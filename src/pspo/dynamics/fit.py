@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -169,7 +169,7 @@ def fit(
     return eqx.combine(best, fixed), FitRecord(step, best_nll, curve)
 
 
-def is_trained(model: Ensemble):
+def is_trained(model: Any) -> Any:
     """The target scales are constants; everything else learns."""
     mask = jax.tree.map(eqx.is_inexact_array, model)
     return eqx.tree_at(lambda m: (m.target_mean, m.target_std), mask, (False, False))

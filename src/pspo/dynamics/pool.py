@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -46,8 +46,13 @@ def load_or_fit_pool(
     return pool, {**facts, "key": key, "cached": cached}
 
 
-def pool_seed(config: ModelConfig, run_seed: int) -> int:
-    """The pool's own seed, which all runs share, or the run's."""
+class Seeded(Protocol):
+    @property
+    def seed(self) -> int: ...
+
+
+def pool_seed(config: Seeded, run_seed: int) -> int:
+    """The models' own seed, which all runs share, or the run's."""
     return run_seed if config.seed == -1 else config.seed
 
 
