@@ -1,0 +1,1 @@
+"""The paper's tables and figures as declarations, and the grids of runs behind them."""
