@@ -1,0 +1,130 @@
+"""What can be said of methods over all datasets and seeds: interquartile means, intervals, improvement, a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pspo import stats
+from pspo.errors import UserError
+from pspo.report.canvas import svg
+from pspo.report.markup import figure, number, percent
+from pspo.report.records import Results
+from pspo.report.summary.figures import Estimate, intervals, profiles
+from pspo.report.summary.places import comparable, label, usable_scores
+from pspo.report.summary.tables import NOTHING, Cell, Column, Part, Table, counted, mark_best
+
+THRESHOLDS = 101  # of a performance profile
+DECIMALS = 1
+
+
+def comparison_part(results: Results) -> Part | None:
+    """None where there is nothing to compare."""
+    methods, datasets = comparable(results)
+    if len(methods) < 2 or not datasets:
+        return None
+    scores = {method: [usable_scores(results, dataset, method) for dataset in datasets] for method in methods}
+    drawn = len(datasets) >= 2 or len(methods) >= 3
+    return Part(
+        "comparison",
+        "Comparison",
+        sentences=[_base(results, methods, datasets)],
+        figures=[_figure(results, scores)] if drawn else [],
+        tables=[_table(results, scores)],
+    )
+
+
+def _base(results: Results, methods: list[str], datasets: list[str]) -> str:
+    """What the numbers rest on."""
+    runs = sum(len(usable_scores(results, dataset, method)) for dataset in datasets for method in methods)
+    words = f"Over {counted(runs, 'run')} of {counted(len(methods), 'method')} on {counted(len(datasets), 'dataset')}."
+    left_out = [dataset for dataset in results.datasets if dataset not in datasets]
+    silent = [label(results, method) for method in results.methods if method not in methods]
+    if left_out:
+        words += f" Left out, as not all methods have a score there: {', '.join(left_out)}."
+    if silent:
+        words += f" Without any score: {', '.join(silent)}."
+    return words
+
+
+def _table(results: Results, scores: dict[str, list[np.ndarray]]) -> Table:
+    first = results.first if results.first in scores else ""
+    several = len(next(iter(scores.values()))) >= 2
+    iqm = mark_best([_aggregate(stats.interquartile_mean, found) for found in scores.values()], DECIMALS)
+    average = mark_best([_aggregate(stats.average, found) for found in scores.values()], DECIMALS)
+    rows = []
+    for i, method in enumerate(scores):
+        row = [Cell(label(results, method)), iqm[i], average[i]]
+        if first:
+            row.append(NOTHING if method == first else _improvement(scores[first], scores[method]))
+        if first and several:
+            row += [NOTHING] * 2 if method == first else _test(scores[first], scores[method])
+        rows.append(row)
+    columns = [Column("Method", "text"), Column("IQM"), Column("Average")]
+    caption = "IQM: mean of the middle half of all runs. Average: of the datasets’ means."
+    known = any(cell.beside for cell in (*iqm, *average))
+    beside = "95 % intervals from a bootstrap over seeds, stratified by dataset" if known else ""
+    caption += "" if known else " One seed gives no interval."
+    if first:
+        name = label(results, first)
+        columns.append(Column(f"{name} better"))
+        caption += f" {name} better: probability that a run of {name} scores higher than one of the other method."
+    if first and several:
+        columns += [Column("t"), Column("p")]
+        caption += (
+            f" t and p: paired t-test over {len(scores[first])} datasets, one-sided; a small p speaks for "
+            f"{label(results, first)}."
+        )
+    return Table("comparison", "Comparison", columns, rows, [], caption, beside)
+
+
+def _aggregate(statistic: Callable[[stats.Scores], float], scores: stats.Scores) -> Cell:
+    value, interval = statistic(scores), stats.bootstrap_interval(statistic, scores)
+    between = _between(interval, lambda end: number(end, DECIMALS))
+    return Cell(number(value, DECIMALS), value, between, target="section-runs")
+
+
+def _improvement(first: stats.Scores, other: stats.Scores) -> Cell:
+    found = stats.probability_of_improvement(first, other)
+    between = _between(found.interval, lambda end: number(100 * end, 0))
+    return Cell(percent(found.probability, 0), found.probability, between)
+
+
+def _between(interval: stats.Interval | None, shown: Callable[[float], str]) -> str:
+    return f"{shown(interval.low)} to {shown(interval.high)}" if interval else ""
+
+
+def _test(first: stats.Scores, other: stats.Scores) -> list[Cell]:
+    try:
+        found = stats.paired_t_test(first, other)
+    except UserError:  # the two differ by the same on every dataset: there is no t
+        return [NOTHING, NOTHING]
+    return [Cell(number(found.t, 2), found.t), Cell(_small(found.p), found.p)]
+
+
+def _small(p: float) -> str:
+    return number(p, 3) if p >= 0.001 else "< 0.001"
+
+
+def _figure(results: Results, scores: dict[str, list[np.ndarray]]) -> str:
+    estimates = []
+    for method, found in scores.items():
+        interval = stats.bootstrap_interval(stats.interquartile_mean, found)
+        value = stats.interquartile_mean(found)
+        estimates.append(Estimate(label(results, method), value, interval, method == results.first))
+    every = np.concatenate([task for found in scores.values() for task in found])
+    span = float(np.ptp(every)) or 1.0
+    thresholds = np.linspace(every.min() - 0.03 * span, every.max() + 0.03 * span, THRESHOLDS)
+    lines = [
+        (label(results, method), stats.performance_profile(found, thresholds), method == results.first)
+        for method, found in scores.items()
+    ]
+    panels = [
+        svg(intervals(estimates), "comparison-iqm", "Interquartile mean of each method with its interval."),
+        svg(profiles(lines), "comparison-profiles", "Share of runs above each score, for each method."),
+    ]
+    caption = "Performance profiles: the share of runs that score above a level; further up and right is better."
+    if any(estimate.interval for estimate in estimates):
+        caption += " Bars and bands: 95 % intervals."
+    return figure(panels, caption)

@@ -1,0 +1,315 @@
+"""Tables over many runs: every number against a computation of its own, every gap said."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import summary_cases as cases
+from scipy.stats import ttest_rel
+
+from pspo.envs.task import get_task
+from pspo.report.records import Record, Results
+from pspo.report.summary.ablation import ablation_part
+from pspo.report.summary.comparison import comparison_part
+from pspo.report.summary.curves import courses, pessimism_part, verdict
+from pspo.report.summary.doubt import uncertainty_part
+from pspo.report.summary.gaps import missing_part
+from pspo.report.summary.overhead import overhead_part
+from pspo.report.summary.scores import scores_part
+from pspo.report.summary.tables import Cell, Table
+
+
+def plain(words: str) -> str:
+    return " ".join(words.split())
+
+
+def shown(table: Table) -> list[list[str]]:
+    return [[plain(cell.shown) for cell in row] for row in [*table.rows, *table.foot]]
+
+
+def scores(results: Results) -> Table:
+    (table,) = scores_part(results).tables
+    return table
+
+
+def cell(table: Table, row: str, column: str, name_column: int = 0) -> Cell:
+    titles = [c.title for c in table.columns]
+    (found,) = [r for r in [*table.rows, *table.foot] if r[name_column].shown == row]
+    return found[titles.index(column)]
+
+
+def test_scores_are_mean_and_sample_deviation():
+    table = scores(cases.made_up())
+    for (dataset, method), found in cases.SCORES.items():
+        known = [score for score in found if score is not None]
+        here = cell(table, dataset, cases.METHODS[method])
+        if not known:
+            assert (here.shown, here.value) == ("missing", None)
+            continue
+        assert here.value == pytest.approx(statistics.mean(known))
+        assert plain(here.shown) == f"{statistics.mean(known):.1f} ± {statistics.stdev(known):.1f}"
+        assert here.lacking == ("" if len(known) == 4 else "2 of 4 seeds")
+        assert here.target.startswith("runs-")
+
+
+def test_the_best_of_a_row_is_marked_with_all_that_look_the_same():
+    table = scores(cases.made_up())
+    best = {
+        row[0].shown: [column.title for column, c in zip(table.columns, row, strict=True) if c.best]
+        for row in table.rows
+    }
+    assert best == {
+        "hopper-medium": ["PSPO", cases.AWKWARD],  # 102.00 and 102.01
+        "walker2d-medium": ["PSPO"],
+        "liquidation": ["PSPO"],  # the optimum is no method
+    }
+    alone = scores(cases.made_up({pair: row for pair, row in cases.SCORES.items() if pair[1] == "pspo"}))
+    assert not any(c.best for row in alone.rows for c in row)
+
+
+def test_the_average_is_over_what_all_methods_have_and_says_so():
+    table = scores(cases.made_up())
+    expected = np.mean([np.mean(cases.SCORES[d, "pspo"]) for d in ("hopper-medium", "walker2d-medium")])
+    assert table.foot[0][0].shown == "Average of 2"
+    assert cell(table, "Average of 2", "PSPO").value == pytest.approx(expected)
+    assert cell(table, "Average of 2", "PSPO").beside == "95.7"  # of 103.2 and 88.1; the paper's 102.3 is left out too
+    assert cell(table, "Average of 2", cases.HOSTILE).beside == ""
+    assert "leaves out what not all methods have: liquidation." in table.caption
+    whole = scores(cases.made_up({pair: [1.0, 2.0] for pair in cases.SCORES}))
+    assert whole.foot[0][0].shown == "Average"
+    assert "leaves out" not in whole.caption
+    one = {
+        pair: (row if pair[0] == "hopper-medium" or pair[1] == "pspo" else [None]) for pair, row in cases.SCORES.items()
+    }
+    assert scores(cases.made_up(one)).foot == []
+    assert "There is no average" in scores(cases.made_up(one)).caption
+
+
+def test_a_method_without_any_score_does_not_take_the_average_from_the_others():
+    found = {pair: ([None] if pair[1] == "awkward" else row) for pair, row in cases.SCORES.items()}
+    table = scores(cases.made_up(found))
+    assert table.foot[0][0].shown == "Average"
+    assert cell(table, "Average", cases.AWKWARD).shown == "missing"
+    assert cell(table, "Average", "PSPO").value is not None
+
+
+def test_what_the_paper_prints_and_the_optimum_stand_beside():
+    table = scores(cases.made_up())
+    assert plain(cell(table, "hopper-medium", "PSPO").beside) == "103.2 ± 1.5"
+    assert plain(cell(table, "hopper-medium", cases.HOSTILE).beside) == "68.00 ± 20.25"
+    assert cell(table, "hopper-medium", cases.AWKWARD).beside == ""
+    assert cell(table, "liquidation", "Optimum").value == pytest.approx(get_task("liquidation").optimal_score)
+    assert cell(table, "hopper-medium", "Optimum").shown == "–"
+    locomotion = {pair: row for pair, row in cases.SCORES.items() if pair[0] != "liquidation"}
+    bare = scores(cases.made_up(locomotion, published={}))
+    assert [column.title for column in bare.columns] == ["Dataset", *cases.METHODS.values()]
+    assert bare.beside == ""
+
+
+def test_one_seed_is_a_number_alone():
+    table = scores(cases.made_up({("a", "pspo"): [12.34], ("b", "pspo"): [5.0]}))
+    assert shown(table)[0] == ["a", "12.3"]
+
+
+def test_one_dataset_shows_each_seed():
+    found = {("liquidation", "pspo"): [101.61, 101.48], ("liquidation", "hostile"): [89.0, None]}
+    table = scores(cases.made_up(found))
+    titles = ["Method", "Score", "The paper", "Seed 0", "Seed 1", "Worst tenth", "Minutes"]
+    assert [column.title for column in table.columns] == titles
+    assert shown(table) == [
+        ["PSPO", "101.55 ± 0.09", "102.3 ± 1.5", "101.61", "101.48", "50.77", "1.5"],
+        [cases.HOSTILE, "89.00", "–", "89.00", "failed", "44.50", "1.5"],
+        ["Optimum", "101.83", "", "", "", "", ""],
+    ]
+    assert [c.target for c in table.rows[0][3:5]] == ["run-0", "run-1"]
+    assert table.rows[1][1].lacking == "1 of 2 seeds"
+    assert [row[1].best for row in table.rows] == [True, False]
+
+
+def test_runs_without_a_simulator_with_no_number_or_twice():
+    unjudged = Record("own", "pspo", 0, status="finished", result={"seconds": 1.0})
+    strange = Record("own", "b", 0, status="finished", result={"score": float("nan")})
+    twice = [Record("own", "c", 0, status="finished", result={"score": value}) for value in (1.0, 3.0)]
+    results = Results("t", ["own"], {"pspo": "P", "b": "B", "c": "C"}, [unjudged, strange, *twice], first="pspo")
+    table = scores(results)
+    assert [row[:3] for row in shown(table)] == [
+        ["P", "no simulator", "no simulator"],
+        ["B", "not a number", "not a number"],
+        ["C", "2.00 ± 1.41", "1.00"],
+    ]
+    assert table.rows[2][2].lacking == "first of 2"
+    assert comparison_part(results) is None  # one method with a score
+    assert [row[1].value for row in table.rows] == [None, None, pytest.approx(2.0)]
+
+
+ABLATION = {
+    ("hopper-medium", "pspo"): [100.0, 104.0],  # 102, spread 2 sqrt(2)
+    ("hopper-medium", "no"): [45.0, 39.0],  # 42, spread 3 sqrt(2)
+    ("walker2d-medium", "pspo"): [50.0, 60.0],
+    ("walker2d-medium", "no"): [70.0, 73.0],
+    ("a", "pspo"): [8.0],
+    ("a", "no"): [4.0],
+    ("b", "pspo"): [8.0, 8.0],
+    ("b", "no"): [7.9999, 8.0001],
+    ("c", "pspo"): [-10.0, -20.0],
+    ("c", "no"): [-5.0, -4.0],
+    ("d", "pspo"): [8.0],
+    ("d", "no"): [None],
+}
+
+
+def test_ablations_by_hand():
+    paper = {
+        "hopper-medium": {"no": {"drop": 68.1, "fold": 0.96, "arrow": "down"}},
+        "walker2d-medium": {"no": {"drop": -2.0, "fold": 9, "arrow": "up"}},
+    }
+    (table,) = ablation_part(cases.made_up(ABLATION, published=paper)).tables
+    assert [column.title for column in table.columns] == [
+        *("Dataset", "Ablation", "Score of PSPO", "Score", "Change", "The paper"),
+    ]
+    assert shown(table) == [
+        ["hopper-medium", "no", "102.0 ± 2.8", "42.0 ± 4.2", "↓58.8 % (↑1.5x)", "↓68.1 % (↓0.96x)"],
+        ["walker2d-medium", "no", "55.0 ± 7.1", "71.5 ± 2.1", "↑30.0 % (↓0.3x)", "↑2.0 % (↑9x)"],
+        ["a", "no", "8.0", "4.0", "↓50.0 % (one seed)", "–"],
+        ["b", "no", "8.0 ± 0.0", "8.0 ± 0.0", "0.0 % (no spread)", "–"],
+        ["c", "no", "−15.0 ± 7.1", "−4.5 ± 0.7", "↑70.0 % (↓0.1x)", "–"],
+        ["d", "no", "8.0", "missing", "missing", "–"],
+    ]
+    assert table.rows[0][4].value == pytest.approx(-100 * 60 / 102)
+    assert table.rows[0][5].value == -68.1
+
+
+def test_an_ablation_of_nothing_says_so():
+    alone = ablation_part(cases.made_up({("a", "pspo"): [1.0]}))
+    assert alone.tables == []
+    assert "nothing to compare" in alone.lacking[0]
+
+
+def test_comparison_by_counting():
+    part = comparison_part(cases.made_up())
+    assert part
+    (table,) = part.tables
+    shared = ("hopper-medium", "walker2d-medium")
+    every = {m: [[s for s in cases.SCORES[d, m] if s is not None] for d in shared] for m in cases.METHODS}
+    for method, found in every.items():
+        pooled = sorted(itertools.chain(*found))
+        middle = pooled[len(pooled) // 4 : len(pooled) - len(pooled) // 4]
+        assert cell(table, cases.METHODS[method], "IQM").value == pytest.approx(np.mean(middle))
+        average = cell(table, cases.METHODS[method], "Average")
+        assert average.value == pytest.approx(np.mean([np.mean(task) for task in found]))
+        low, high = map(float, average.beside.split(" to "))
+        assert low <= average.value <= high
+    for method in ("hostile", "awkward"):
+        wins = [
+            np.mean([(x > y) + 0.5 * (x == y) for x, y in itertools.product(mine, theirs)])
+            for mine, theirs in zip(every["pspo"], every[method], strict=True)
+        ]
+        name = cases.METHODS[method]
+        assert cell(table, name, "PSPO better").value == pytest.approx(np.mean(wins))
+        means = ([np.mean(task) for task in every[m]] for m in ("pspo", method))
+        t, p = ttest_rel(*means, alternative="greater")
+        assert cell(table, name, "t").value == pytest.approx(t)
+        assert cell(table, name, "p").value == pytest.approx(p)
+    assert part.sentences == [
+        "Over 22 runs of 3 methods on 2 datasets. Left out, as not all methods have a score there: liquidation."
+    ]
+
+
+def test_comparisons_need_something_to_compare():
+    two = {("a", "pspo"): [1.0, 2.0], ("a", "no"): [1.5, 0.5]}
+    small = comparison_part(cases.made_up(two))
+    assert small
+    assert small.figures == []  # two dots are no figure
+    titles = [column.title for column in small.tables[0].columns]
+    assert titles == ["Method", "IQM", "Average", "PSPO better"]  # no test over one dataset
+    nobody_first = comparison_part(cases.made_up(two, first=""))
+    assert nobody_first
+    assert [column.title for column in nobody_first.tables[0].columns] == ["Method", "IQM", "Average"]
+    single = comparison_part(cases.made_up({pair: [float(len(pair[0]))] for pair in cases.SCORES}))
+    assert single
+    assert "One seed gives no interval" in single.tables[0].caption
+    assert all(c.beside == "" for row in single.tables[0].rows for c in row)
+    assert [c.shown for c in single.tables[0].rows[1][4:]] == ["–", "–"]  # the same difference everywhere: no t
+    assert comparison_part(cases.made_up({("a", "pspo"): [1.0]})) is None
+    assert comparison_part(cases.made_up({("a", "pspo"): [1.0], ("b", "no"): [1.0]})) is None
+
+
+def test_pessimism_from_the_looks():
+    """Every seed: below at two looks, above at two; the gap at the end is 10 + seed, the fall 1 + seed."""
+    part = pessimism_part(cases.made_up())
+    (table,) = part.tables
+    assert shown(table) == [["hopper-medium", "90.0", "101.5", "11.5 ± 1.3", "8 of 16", "4.0"]]
+    assert part.lacking == ["No look at both the models’ estimate and the true score: walker2d-medium, liquidation."]
+    words = plain(part.figures[0])
+    assert "above the truth at 8 of 16 looks (4 seeds); at the end it is 11.50 ± 1.29 points above." in words
+    assert "fell by 4.00 points at most from one look to the next (seed 3)." in words
+
+
+def test_unfinished_curves_count_only_where_no_other_is_there():
+    results = cases.made_up()
+    cut = [replace(r, status="unfinished") if r.seed else r for r in results.records]
+    (table,) = pessimism_part(replace(results, records=cut)).tables
+    assert shown(table) == [["hopper-medium", "90.0", "100.0", "10.0", "2 of 4", "1.0"]]
+
+
+def test_a_steady_course_is_called_so():
+    results = cases.made_up({("hopper-medium", "pspo"): [1.0]})
+    rising = [row | {"score": float(row["step"]), "imagined_return": 0.0} for row in cases.curve(0)]
+    results = replace(results, records=[replace(results.records[0], curve=rising)])
+    words = verdict(courses(results, "hopper-medium", "pspo"))
+    assert "above the truth at 0 of 4 looks (1 seed)" in words
+    assert "points below. The true score never fell" in words
+
+
+def test_spearman_of_each_seed_beside_the_papers():
+    part = uncertainty_part(cases.made_up(published={"spearman": -0.2995}))
+    (table,) = part.tables
+    each = [-0.30, -0.29, -0.28, -0.27]
+    expected = f"−{-statistics.mean(each):.3f} ± {statistics.stdev(each):.3f}"
+    assert shown(table)[0] == ["hopper-medium", expected, "−0.300, −0.290, −0.280, −0.270"]
+    assert shown(table)[-1] == ["The paper", "−0.2995", ""]
+    assert "negative in 12 of 12 runs" in part.sentences[0]
+    assert part.figures[0].count("<svg") == 3
+    nothing = uncertainty_part(cases.made_up({("a", "pspo"): [None]}))
+    assert nothing.lacking == ["No uncertainty was recorded: a."]
+
+
+def test_overhead_compares_by_ratios():
+    costs = {
+        "pspo": {"iteration_milliseconds": {"median": 64.0, "low": 63.0, "high": 68.0}},
+        "pmdb": {"iteration_milliseconds": {"median": 640.0, "low": 600.0, "high": 700.0}},
+    }
+    paper = {"pspo": {"train": [112.078, 0.619]}, "pmdb": {"train": [80.853, 0.408]}}
+    methods = {"pspo": "PSPO", "pmdb": "PMDB", "adm": "ADM"}
+    results = Results("Overhead", [], methods, [], first="pspo", costs=costs, published=paper, command="pspo ...")
+    part = overhead_part(results)
+    assert shown(part.tables[0]) == [
+        ["PSPO", "64.0", "1.00×", "112.078 ± 0.619", "1.00×"],
+        ["PMDB", "640", "10.0×", "80.853 ± 0.408", "0.721×"],
+        ["ADM", "missing", "–", "–", "–"],
+    ]
+    assert part.tables[0].rows[1][1].beside == "600 to 700"
+    assert part.lacking == ["Not measured: ADM."]
+    assert overhead_part(replace(results, costs={})).lacking == ["No milliseconds were measured."]
+
+
+def test_everything_missing_is_listed_with_its_reason():
+    results = cases.made_up()
+    results = replace(results, methods=results.methods | {"never": "Never"})
+    part = missing_part(results)
+    assert part
+    failed = ["failed", "the run diverged at iteration 3: lower the learning rate."]
+    missing = ["missing", "It was never started."]
+    assert shown(part.tables[0]) == [
+        ["Never", "every dataset", "all", "missing", "No such run was found."],
+        [cases.HOSTILE, "walker2d-medium", "1", *failed],
+        [cases.HOSTILE, "walker2d-medium", "3", *missing],
+        [cases.AWKWARD, "liquidation", "0, 2, 3", *missing],
+        [cases.AWKWARD, "liquidation", "1", *failed],
+    ]
+    assert part.sentences == ["6 of 36 runs have no result. Tables and figures are made of the others."]
+    assert missing_part(cases.made_up({pair: [1.0] for pair in cases.SCORES})) is None
