@@ -16,12 +16,12 @@ import optax
 from jax import Array
 
 from benchmarks.cases import Case
-from benchmarks.timing import Work
 from pspo.algorithms import pspo
 from pspo.algorithms.pspo_improvement import Sampled, improve, policy_loss
 from pspo.data.normalise import squash
 from pspo.dynamics.ensemble import Prediction, draw_next, model_inputs
 from pspo.dynamics.rollout import antithetic_noise
+from pspo.experiments.timing import Work
 from pspo.nets.mlp import moving_average
 from pspo.nets.policies import Mixture, kl_bound
 

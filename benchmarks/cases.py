@@ -21,27 +21,8 @@ from pspo.dynamics.fit import fit_targets
 from pspo.dynamics.termination import Known, Never, Termination
 from pspo.envs.task import get_task
 from pspo.estimate import Shape, random_dataset
+from pspo.experiments.overhead import HOPPER, ROWS
 from pspo.nets.policies import mixture_policy
-
-# The size of D4RL's Hopper with the networks of the offline model-based literature. `depth` counts hidden layers.
-HOPPER = {
-    "model.pool": 10,
-    "model.width": 256,
-    "model.depth": 4,
-    "model.batch": 256,
-    "active": 10,
-    "width": 256,
-    "depth": 3,
-    "critics": 2,
-    "reference.width": 256,
-    "reference.depth": 2,
-    "action_samples": 8,
-    "real_batch": 128,
-    "synthetic_batch": 128,
-    "next_pairs": 1,
-    "termination": "none",
-}
-ROWS = 10_000
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import optax
 from benchmarks import flops
 from benchmarks.breakdown import parts_of_step
 from benchmarks.cases import Case
-from benchmarks.timing import Machine, Samples, Work, summary
 from pspo.algorithms import pspo
 from pspo.compute import threads
 from pspo.dynamics import fit
 from pspo.dynamics.ensemble import model_inputs
 from pspo.envs import liquidation_jax
+from pspo.experiments.timing import Machine, Samples, Work, summary
 from pspo.policy import from_network
 from pspo.training import compile_chunk
 

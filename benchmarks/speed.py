@@ -20,8 +20,9 @@ from rich.console import Console
 
 from benchmarks import cases, sections, table
 from benchmarks.flops import FORMULAS
-from benchmarks.overhead import overhead
-from benchmarks.timing import FULL, QUICK, Machine
+from pspo.algorithms import ALGORITHMS
+from pspo.experiments.overhead import ROWS, overhead
+from pspo.experiments.timing import FULL, QUICK, Machine
 from pspo.manifest import describe_machine
 
 DEFAULT_OUT = Path("benchmarks/results/speed.json")
@@ -46,7 +47,8 @@ def measure(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
         say(f"{case.name}: PSPO step and its parts")
         step = sections.pspo_step(machine, case, quick)
         found["cases"][case.name] = {**case.facts(), "pool_fit_step": fit, "pspo_step": step}
-    found["overhead"] = overhead(machine, quick, say)
+    algorithms = ("bc", "mopo") if quick else tuple(ALGORITHMS)  # compiling all of them takes minutes
+    found["overhead"] = overhead(machine, algorithms, "smoke" if quick else "paper", 500 if quick else ROWS, say)
     say("actions and simulator")
     found["action"] = sections.single_action(machine, made[0], batch=1000 if quick else 10_000)
     found["simulator"] = sections.simulator(machine, episodes=1000 if quick else 100_000)

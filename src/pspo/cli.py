@@ -6,11 +6,13 @@ import argparse
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from pspo import __version__
 from pspo.cli_collect import add_collect
 from pspo.cli_data import add_check_and_data, add_source, source_options
+from pspo.cli_experiment import add_experiment
 from pspo.cli_parsing import add_command
 from pspo.errors import Diverged, UserError
 
@@ -73,9 +75,13 @@ def _parser() -> argparse.ArgumentParser:
 
     add_check_and_data(commands)
     add_collect(commands)
+    add_experiment(commands)
 
-    report = add_command(commands, "report", _report, "Write a run's HTML page anew.")
-    report.add_argument("run", metavar="DIR")
+    report = add_command(
+        commands, "report", _report, "Write the page of a run anew, or one page over experiments and many runs."
+    )
+    report.add_argument("folders", nargs="+", metavar="DIR", help="a run, an experiment, or folders with runs in them")
+    report.add_argument("--out", metavar="DIR", help="where a page over many runs goes (default: the first folder)")
 
     config = add_command(
         commands, "config", _config, "Show every key of an algorithm, its value in a preset, and what it means."
@@ -212,10 +218,10 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from pspo.report.page import write_report
-    from pspo.runs import open_run
+    from pspo.report.reports import write_reports
 
-    print(write_report(open_run(arguments.run).path))
+    for path in write_reports([Path(folder) for folder in arguments.folders], arguments.out and Path(arguments.out)):
+        print(path)
 
 
 def _config(arguments: argparse.Namespace) -> None:

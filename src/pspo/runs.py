@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import fcntl
 import io
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,20 @@ def open_run(path: str | Path) -> Run:
     if not (run.path / "config.json").exists():
         raise UserError(f"{run.path} is not a run directory: it has no config.json.")
     return run
+
+
+@contextlib.contextmanager
+def writing(run: Run) -> Iterator[None]:
+    """Hold a run for oneself: a second process that wants to go on with it is refused, and nothing is mixed up.
+
+    The lock is on config.json, which never changes once it is there, and ends with its process whatever ends that.
+    """
+    with open(run.path / "config.json", "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{run.path} is being written by another process: wait for it, or stop it first.") from None
+        yield
 
 
 def free_path(name: str) -> Path:

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-import time
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -16,81 +14,77 @@ from typing import Any
 import numpy as np
 
 from pspo.cli_data import source_options, source_words
-from pspo.compute import cores
 from pspo.data.d4rl_files import d4rl_name, fetch_d4rl
 from pspo.display import for_terminal, silent
 from pspo.errors import UserError
-from pspo.files import write_json
+from pspo.experiments.jobs import Job, run_jobs
+from pspo.experiments.processes import Processes
+from pspo.experiments.watching import watching
+from pspo.files import read_json, write_json
 from pspo.runs import Run, free_path
 
-POLL_SECONDS = 0.5
+WORDS = "command.json"
 
 
 def train_seeds(arguments: Namespace) -> int:
-    """Runs DIR/seed-S for each seed, then DIR/summary.json with mean and spread over seeds."""
+    """Runs DIR/seed-S for each seed, then DIR/summary.json with mean and spread over seeds. Stopped, it goes on."""
     if arguments.seeds < 1:
         raise UserError(f"--seeds {arguments.seeds} is out of range: at least one is needed.")
+    if arguments.threads is not None and arguments.threads < 1:
+        raise UserError(f"--threads {arguments.threads} is out of range: at least one is needed.")
     name = Path(arguments.dataset).stem
     folder = Path(arguments.out) if arguments.out else free_path(f"{name}-{arguments.algo}-{arguments.preset}-seeds")
-    seeds = range(arguments.seed, arguments.seed + arguments.seeds)
-    threads = arguments.threads or 1
-    waiting = [(seed, _command(arguments, seed, folder / f"seed-{seed}", threads)) for seed in seeds]
-    running: dict[int, subprocess.Popen[str]] = {}
-    at_once = max(1, cores() // threads)
-    failed: dict[int, str] = {}
-    with for_terminal() as show:
+    jobs = [_job(arguments, seed, folder) for seed in range(arguments.seed, arguments.seed + arguments.seeds)]
+    _require_own(folder, _words(arguments), jobs)
+    with for_terminal() as terminal:
+        show = silent if arguments.quiet else terminal
         if name := d4rl_name(arguments.dataset):
-            fetch_d4rl(name, progress=silent if arguments.quiet else show)  # here, where it is seen, and once
-        while waiting or running:
-            while waiting and len(running) < at_once:
-                seed, command = waiting.pop(0)
-                running[seed] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            time.sleep(POLL_SECONDS)
-            for seed, process in list(running.items()):
-                if not arguments.quiet:
-                    _show(show, seed, folder)
-                if process.poll() is not None:
-                    said = process.communicate()[1].strip()
-                    del running[seed]
-                    if process.returncode:
-                        failed[seed] = said.splitlines()[-1] if said else f"exit code {process.returncode}"
-                        waiting = []  # what one seed cannot do, the others will hardly manage
-    return _finish(folder, list(seeds), failed)
+            fetch_d4rl(name, progress=show)  # here, where it is seen, and once
+        # What one seed cannot do, the others will hardly manage.
+        failed = run_jobs(jobs, Processes(arguments.threads or 1), watching(show), stop_at_failure=True)
+    return _finish(folder, jobs, failed)
 
 
-def _command(arguments: Namespace, seed: int, out: Path, threads: int) -> list[str]:
-    words = [sys.executable, "-m", "pspo", "train", arguments.dataset, "--algo", arguments.algo]
-    words += ["--preset", arguments.preset, "--seed", str(seed), "--out", str(out), "--quiet"]
-    words += ["--threads", str(threads)]
+def _job(arguments: Namespace, seed: int, folder: Path) -> Job:
+    options = ("--tensorboard",) if arguments.tensorboard else ()
+    words = [*_words(arguments), "--seed", str(seed)]
+    return Job(f"seed {seed}", folder / f"seed-{seed}", words, arguments.threads or 1, options)
+
+
+def _words(arguments: Namespace) -> list[str]:
+    words = ["train", arguments.dataset, "--algo", arguments.algo, "--preset", arguments.preset]
     if arguments.episodes is not None:
         words += ["--episodes", str(arguments.episodes)]
     words += [word for piece in source_words(**source_options(arguments)) for word in piece]
-    words += [word for setting in arguments.settings for word in ("--set", setting)]
-    return [*words, "--tensorboard"] if arguments.tensorboard else words
+    return words + [word for setting in arguments.settings for word in ("--set", setting)]
 
 
-def _show(show: Any, seed: int, folder: Path) -> None:
-    """Follow a seed by the last line of its metrics; a line being written right now is left for the next look."""
-    run = Run(folder / f"seed-{seed}")
+def _require_own(folder: Path, words: list[str], jobs: list[Job]) -> None:
+    """Runs that are there already must come from this very command: then they are gone on with."""
+    there = [job.run for job in jobs if job.run.exists()]
+    place = folder / WORDS
+    if there and (not place.exists() or read_json(place) != words):
+        raise UserError(f"{there[0]} exists already and is of another command: choose another --out.")
     try:
-        rows = run.metrics()
-        total = run.read("config")["settings"]["steps"]
-    except (ValueError, UserError):
-        return
-    if rows:
-        scored = [row["score"] for row in rows if "score" in row]
-        show(f"seed {seed}", rows[-1]["step"], total, {"score": scored[-1]} if scored else {})
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(place, words)
+    except OSError as problem:
+        raise UserError(f"cannot write to {folder} ({problem.strerror}): choose another --out.") from None
 
 
-def _finish(folder: Path, seeds: list[int], failed: dict[int, str]) -> int:
-    results = [Run(folder / f"seed-{s}").result for s in seeds if Run(folder / f"seed-{s}").finished]
-    for seed, said in failed.items():
-        print(f"pspo: seed {seed} failed: {said.removeprefix('pspo: ')}", file=sys.stderr)
+def _finish(folder: Path, jobs: list[Job], failed: dict[str, str]) -> int:
+    results = [Run(job.run).result for job in jobs if job.finished]
+    for name, said in failed.items():
+        print(f"pspo: {name} failed: {said}", file=sys.stderr)
     if results:
         summary = summarise(results)
         write_json(folder / "summary.json", summary)
         print(json.dumps(summary, indent=2))
         print(f"runs:   {folder}")
+    elif not any(job.run.exists() for job in jobs):
+        (folder / WORDS).unlink(missing_ok=True)  # nothing was begun: nothing is left behind
+        if not any(folder.iterdir()):
+            folder.rmdir()
     return 2 if failed else 0
 
 

@@ -37,7 +37,7 @@ from pspo.evaluation import actor_by_mode, evaluate_network
 from pspo.files import write_arrays
 from pspo.manifest import describe_machine
 from pspo.policy import FILE_NAME, from_network
-from pspo.runs import Run, create, free_path, open_run
+from pspo.runs import Run, create, free_path, open_run, writing
 from pspo.trackers import Tracker, no_tracker
 
 EVALUATION_SEED = 10_000  # of the looks during training
@@ -87,7 +87,8 @@ def train(
     manifest = describe_machine() | {"data_hash": data.hash, "seed": seed, "timings": {}}
     place = out or free_path(f"{data.name}-{algo}-{preset}-seed{seed}")
     run = create(place, {"config": facts | {"settings": flatten(config)}, "manifest": manifest})
-    return _work(run, module, config, data, progress, say, tracker)
+    with writing(run):
+        return _work(run, module, config, data, progress, say, tracker)
 
 
 def resume(
@@ -107,7 +108,8 @@ def resume(
     data = load_dataset(dataset if dataset is not None else facts["dataset"], columns, facts.get("task"), progress)
     if data.hash != run.read("manifest")["data_hash"]:
         raise UserError(f"the data of {run.path} have changed since it was started: restore them or train anew.")
-    return _work(run, module, build(module.Config, facts["settings"]), data, progress, say, tracker)
+    with writing(run):
+        return _work(run, module, build(module.Config, facts["settings"]), data, progress, say, tracker)
 
 
 def _work(

@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from benchmarks import speed, table, timing
+from benchmarks import speed, table
+from pspo.experiments import timing
 
 
 @pytest.fixture(scope="module")

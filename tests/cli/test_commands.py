@@ -86,6 +86,12 @@ def test_several_seeds_in_one_call_equal_single_runs(run: Path, tmp_path: Path) 
     single = (run / "policy.safetensors").read_bytes()
     assert (tmp_path / "both" / "seed-0" / "policy.safetensors").read_bytes() == single
     assert (tmp_path / "both" / "seed-1" / "policy.safetensors").read_bytes() != single
+    # The same again goes on where it stands, which is at the end; anything else is refused.
+    again = pspo("train", "liquidation", *TINY, "--seeds", 2, "--out", tmp_path / "both")
+    assert (again.returncode, again.stdout) == (0, done.stdout)
+    other = pspo("train", "liquidation", *TINY, "--algo", "bc", "--seeds", 2, "--out", tmp_path / "both")
+    assert other.returncode == 2
+    assert "is of another command" in other.stderr
 
 
 def test_own_data_without_a_simulator(tmp_path: Path, capsys) -> None:

@@ -18,7 +18,7 @@ from pspo.cli_data import source_options
 from pspo.report.contents import read_contents
 from pspo.report.reproduce import command
 from pspo.runs import Run
-from pspo.seeds import _command
+from pspo.seeds import _job
 
 ROLES = ["--obs", "x*", "--action", "u", "--reward", "gain", "--episode", "id", "--terminal", "over"]
 
@@ -84,7 +84,7 @@ def test_a_mapped_table_in_memory_is_resumed_from_memory(table: Path, tmp_path: 
 def test_every_seed_reads_the_data_in_the_same_way(table: Path) -> None:
     words = ["train", str(table), *ROLES, "--next-obs", "y1,y2", "--timeout", "cut", "--task", "hopper", "--seeds", "2"]
     arguments = _parser().parse_args(words)
-    one = _parser().parse_args(_command(arguments, 1, Path("out"), 1)[3:])
+    one = _parser().parse_args(_job(arguments, 1, Path("out")).words())
     assert source_options(one) == source_options(arguments)
     assert source_options(one)["columns"]["next_obs"] == "y1,y2"
     assert (one.seed, one.seeds, one.task) == (1, None, "hopper")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pspo import runs
 from pspo.errors import UserError
-from pspo.runs import Run, create, free_path, open_run
+from pspo.runs import Run, create, free_path, open_run, writing
 
 FILES = {"config": {"algo": "pspo", "settings": {}}, "manifest": {"timings": {}}}
 
@@ -177,3 +179,20 @@ def test_a_free_path_counts_up(tmp_path, monkeypatch) -> None:
     Path("runs/x-2").rmdir()
     assert str(free_path("x")) == "runs/x-2"
     assert str(free_path("y")) == "runs/y"
+
+
+# One writer
+
+
+def test_a_run_has_one_writer_at_a_time(tmp_path) -> None:
+    """Another process is refused in one sentence, and the run is free again when the first is done with it."""
+    run = create(tmp_path / "run", FILES)
+    with writing(run):
+        with pytest.raises(UserError, match="is being written by another process"), writing(Run(run.path)):
+            pytest.fail("two writers")
+        held = 'import sys; from pspo.runs import *\nwith writing(Run(sys.argv[1])): print("in")'
+        done = subprocess.run([sys.executable, "-c", held, str(run.path)], capture_output=True, text=True)
+        assert "in" not in done.stdout
+        assert "is being written by another process" in done.stderr
+    with writing(run):
+        pass

@@ -125,3 +125,8 @@ _TASKS: dict[str, Callable[[], Task]] = {
     "walker2d": partial(_locomotion, "walker2d"),
     "halfcheetah": partial(_locomotion, "halfcheetah"),
 }
+
+
+def known_tasks() -> tuple[str, ...]:
+    """Names, without importing a simulator."""
+    return tuple(_TASKS)

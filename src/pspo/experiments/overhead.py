@@ -1,6 +1,4 @@
-"""The paper's table of overhead: milliseconds per training iteration and per action, for every algorithm in one run.
-
-    python -m benchmarks.overhead [--out FILE]      (`make bench` has it too)
+"""The paper's table of overhead: milliseconds per training iteration and per action, all methods in one run.
 
 Algorithms that begin every chunk with rollouts pay for them there: what a round costs is measured on fewer starts,
 scaled to the preset's number, and shared out over the iterations of a chunk.
@@ -8,12 +6,9 @@ scaled to the preset's number, and shared out over the iterations of a chunk.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,17 +16,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import cases
-from benchmarks.timing import FULL, Machine, Work, summary
-from pspo.algorithms import ALGORITHMS, get_algorithm
+from pspo.algorithms import get_algorithm
 from pspo.config import build, flatten, preset
 from pspo.data.batches import Log, device_log
 from pspo.data.dataset import Dataset
 from pspo.display import silent
 from pspo.envs.task import get_task
+from pspo.errors import UserError, unknown_name
 from pspo.estimate import RECIPES, Shape, own_cache, random_dataset
+from pspo.experiments.declarations import METHODS, get_experiment
+from pspo.experiments.published import published
+from pspo.experiments.timing import FULL, QUICK, Machine, Work, summary
 from pspo.manifest import describe_machine
 from pspo.policy import Policy, from_network
+from pspo.report.records import Results
 from pspo.training import compile_chunk
 
 STEPS = 10  # per call of a compiled loop
@@ -43,31 +41,90 @@ SIZES = (
     *("starts", "rollout_horizon", "chunk", "adversary_steps", "form", "model.pool", "model.width", "model.depth"),
 )
 """What a step's cost depends on, and what the result keeps of the settings."""
+# The size of D4RL's Hopper with the networks of the offline model-based literature. `depth` counts hidden layers.
+HOPPER = {
+    "model.pool": 10,
+    "model.width": 256,
+    "model.depth": 4,
+    "model.batch": 256,
+    "active": 10,
+    "width": 256,
+    "depth": 3,
+    "critics": 2,
+    "reference.width": 256,
+    "reference.depth": 2,
+    "action_samples": 8,
+    "real_batch": 128,
+    "synthetic_batch": 128,
+    "next_pairs": 1,
+    "termination": "none",
+}
+ROWS = 10_000
 SHARED = ("active", "width", "depth", "real_batch", "synthetic_batch", "next_pairs", "termination")
 EQUAL = {
-    "pspo": cases.HOPPER,
+    "pspo": HOPPER,
     # Its closest relative, with the same ensemble, networks, batches and samples; it counts both kinds of actions.
-    "pmdb": {name: value for name, value in cases.HOPPER.items() if name in SHARED or name.startswith("model.")}
-    | {"action_samples": 2 * cases.HOPPER["action_samples"]},
+    "pmdb": {name: value for name, value in HOPPER.items() if name in SHARED or name.startswith("model.")}
+    | {"action_samples": 2 * HOPPER["action_samples"]},
 }
+"""What the two whose ratio the paper reports are measured with, in place of a preset's own sizes."""
 
 
-def overhead(machine: Machine, quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
-    """The authors' networks and batches on data of Hopper's size; PSPO and PMDB as in the rest of this benchmark."""
+def overhead_results(
+    methods: Sequence[str] | None, preset_name: str, command: str, say: Callable[[str], None]
+) -> Results:
+    """The experiment: the paper's five methods, or those that are asked for."""
+    experiment = get_experiment("overhead")
+    wanted = list(dict.fromkeys(methods or experiment.methods))
+    for method in wanted:
+        if method not in METHODS:
+            raise unknown_name("method", method, METHODS)
+        if METHODS[method].settings:
+            raise UserError(f"'{method}' changes no cost that this table shows: name algorithms.")
+    effort, rows = (QUICK, 500) if preset_name == "smoke" else (FULL, ROWS)
+    costs = overhead(Machine(effort), wanted, preset_name, rows, say)
+    return Results(
+        title=experiment.title,
+        datasets=[],
+        methods={method: METHODS[method].label for method in wanted},
+        records=[],
+        name="overhead",
+        shows=list(experiment.shows),
+        first=experiment.first if experiment.first in wanted else "",
+        command=command,
+        published=published()[experiment.published],
+        notes=[_about_sizes(wanted, preset_name)],
+        machine=describe_machine(),
+        costs=costs,
+    )
+
+
+def _about_sizes(wanted: Sequence[str], preset_name: str) -> str:
+    equal = [METHODS[method].label for method in wanted if method in EQUAL]
+    words = f"Networks and batches are those of the preset “{preset_name}” for data of Hopper’s size."
+    if len(equal) == 2:
+        words += f" {' and '.join(equal)} have the same ensemble, networks, batches and numbers of samples."
+    return words
+
+
+def overhead(
+    machine: Machine, algorithms: Sequence[str], preset_name: str, rows: int, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """What an iteration and an action cost on data of Hopper's size, by algorithm."""
     task = get_task("hopper")
-    dataset = random_dataset(Shape(cases.ROWS if not quick else 500, task.obs_dim, task.action_dim), episode=100)
-    algorithms = ALGORITHMS if not quick else ("bc", "mopo")  # compiling all of them takes minutes
+    dataset = random_dataset(Shape(rows, task.obs_dim, task.action_dim), episode=100)
     found = {}
     for algo in algorithms:
         say(f"overhead: {algo}")
-        found[algo] = _measure(machine, algo, dataset, quick)
+        found[algo] = _measure(machine, algo, dataset, preset_name)
     return found
 
 
-def _measure(machine: Machine, algo: str, dataset: Dataset, quick: bool) -> dict[str, Any]:
+def _measure(machine: Machine, algo: str, dataset: Dataset, preset_name: str) -> dict[str, Any]:
     """Iterations, rounds of rollouts and actions of one algorithm."""
-    values = preset(algo, "smoke" if quick else "paper", "hopper", "hopper-medium")
-    config = build(get_algorithm(algo).Config, values if quick else values | EQUAL.get(algo, {}))
+    values = preset(algo, preset_name, "hopper", "hopper-medium")
+    equal = EQUAL.get(algo, {}) if preset_name != "smoke" else {}
+    config = build(get_algorithm(algo).Config, values | equal)
     if hasattr(get_algorithm(algo), "imagine") and hasattr(config, "cloning_steps"):
         config = dataclasses.replace(config, cloning_steps=1)  # before the first iteration, and not timed
     least = {name: 1 for name in ROUND if hasattr(config, name)}
@@ -119,19 +176,3 @@ def _barely_fitted(config: Any) -> Any:
     return dataclasses.replace(
         config, **{part: dataclasses.replace(getattr(config, part), **short) for part, short in few.items()}
     )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overhead", description="Only the table of overhead.")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/overhead.json"))
-    options = parser.parse_args()
-    found = overhead(Machine(FULL), False, lambda text: print(text, flush=True))
-    command = f"NPROC={describe_machine()['threads']} python -m benchmarks.overhead"
-    options.out.write_text(json.dumps({"command": command, "machine": describe_machine(), **found}, indent=1) + "\n")
-    for algo, cost in found.items():
-        iteration, action = cost["iteration_milliseconds"]["median"], cost["inference_milliseconds"]["median"]
-        print(f"{algo:8} {iteration:10.2f} ms an iteration {action:8.3f} ms an action")
-
-
-if __name__ == "__main__":
-    main()

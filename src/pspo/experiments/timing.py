@@ -93,6 +93,7 @@ def _repeats(once: float, wanted: float) -> int:
 def _seconds(work: Work, repeats: int) -> float:
     """Per call. The last result is waited for; calls run in order, so it is the last to be ready."""
     started = time.perf_counter()
+    result = None
     for _ in range(repeats):
         result = work()
     jax.block_until_ready(result)

@@ -1,0 +1,113 @@
+"""What the paper shows, each as a small declaration: datasets x methods, and what is drawn of them.
+
+The numbers that the paper prints are in published.toml beside this file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pspo.data.d4rl_files import LEVELS, TASKS
+from pspo.errors import unknown_name
+
+LOCOMOTION = tuple(f"{task}-{level}" for task in TASKS for level in LEVELS)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A column of a table: an algorithm, and what is changed of its preset."""
+
+    label: str
+    algo: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+METHODS = {
+    "pspo": Method("PSPO", "pspo"),
+    "average-utilisation": Method("Average utilisation", "pspo", {"posterior": "uniform"}),
+    "without-regularisation": Method("Without regularisation", "pspo", {"reference_term": False}),
+    "1r2r": Method("1R2R", "1r2r"),
+    "adm": Method("ADM", "adm"),
+    "bc": Method("BC", "bc"),
+    "combo": Method("COMBO", "combo"),
+    "cql": Method("CQL", "cql"),
+    "dmg": Method("DMG", "dmg"),
+    "epq": Method("EPQ", "epq"),
+    "iql": Method("IQL", "iql"),
+    "mopo": Method("MOPO", "mopo"),
+    "morel": Method("MOReL", "morel"),
+    "oraac": Method("ORAAC", "oraac"),
+    "pmdb": Method("PMDB", "pmdb"),
+    "rambo": Method("RAMBO", "rambo"),
+    "td3bc": Method("TD3+BC", "td3bc"),
+}
+"""One name, one meaning in all experiments: they share their runs."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One of the paper's results."""
+
+    title: str
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    shows: tuple[str, ...]
+    """Tables and figures of its page, in order."""
+    published: str
+    """The part of published.toml that stands beside it."""
+    first: str = "pspo"
+    """What the other methods are compared with."""
+
+
+EXPERIMENTS = {
+    "table1": Experiment(
+        "Table 1: D4RL locomotion",
+        LOCOMOTION,
+        ("cql", "dmg", "epq", "morel", "rambo", "pmdb", "adm", "pspo"),
+        ("scores",),
+        "table1",
+    ),
+    "table2": Experiment(
+        "Table 2: optimal liquidation",
+        ("liquidation",),
+        ("pspo", "pmdb", "1r2r", "oraac", "rambo", "cql", "iql", "mopo", "combo"),
+        ("scores",),
+        "table2",
+    ),
+    "table3": Experiment(
+        "Table 3: ablations",
+        LOCOMOTION,
+        ("pspo", "average-utilisation", "without-regularisation"),
+        ("ablation", "scores"),
+        "table3",
+    ),
+    # The paper does not say which data its two figures were drawn from.
+    "pessimism": Experiment(
+        "What the models promise, and what is true",
+        ("liquidation", *(f"{task}-medium" for task in TASKS)),
+        ("pspo",),
+        ("pessimism", "scores"),
+        "",
+    ),
+    "uncertainty": Experiment(
+        "Uncertainty against the TD target",
+        ("liquidation", *(f"{task}-medium" for task in TASKS)),
+        ("pspo",),
+        ("uncertainty", "scores"),
+        "uncertainty",
+    ),
+    "overhead": Experiment(
+        "Computational overhead",
+        (),
+        ("pspo", "pmdb", "adm", "dmg", "td3bc"),
+        ("overhead",),
+        "overhead",
+    ),
+}
+
+
+def get_experiment(name: str) -> Experiment:
+    if name not in EXPERIMENTS:
+        raise unknown_name("experiment", name, EXPERIMENTS)
+    return EXPERIMENTS[name]

@@ -1,0 +1,54 @@
+"""Ray: a grid on two workers, one of them killed in its middle, ends with the numbers of the local backend."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from grids import checkpointed, finish, outcome, start, wait_for
+
+from pspo.cli import main
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install 'pspo[ray]'")
+
+
+def workers_of(job: str) -> list[int]:
+    """Processes of Ray that work on a task of that name."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if words.startswith("ray::") and job in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="workers are found through /proc")
+def test_a_killed_worker_loses_nothing_and_numbers_are_those_of_the_local_backend(tmp_path: Path):
+    local, on_ray = tmp_path / "local", tmp_path / "ray"
+    code, _, complained = finish(start(local))
+    assert code == 0, complained
+    process = start(on_ray, "--backend", "ray")
+    try:
+        (run, *_) = wait_for(lambda: checkpointed(on_ray), process)
+        (worker, *_) = workers_of(f"liquidation bc {run.name.replace('-', ' ')}")
+        os.kill(worker, signal.SIGKILL)
+        assert not (run / "result.json").exists()
+        code, _, complained = finish(process)
+    finally:
+        process.kill()
+    assert code == 0, complained
+    assert outcome(on_ray) == outcome(local)
+
+
+def test_no_cluster_at_the_address_is_one_sentence(tmp_path: Path, capsys):
+    words = ["experiment", "table2", "--methods", "bc", "--backend", "ray", "--address", "127.0.0.1:1"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err.strip()
+    assert "no Ray cluster answers at 127.0.0.1:1" in said
+    assert len(said.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
