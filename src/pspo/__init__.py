@@ -20,6 +20,8 @@ _HOMES = {
     "resume": "pspo.training",
     "load_policy": "pspo.policy",
     "Policy": "pspo.policy",
+    "export_policy": "pspo.export",
+    "OnnxPolicy": "pspo.onnx_policy",
     "evaluate": "pspo.evaluation",
     "UserError": "pspo.errors",
 }
@@ -27,11 +29,13 @@ _HOMES = {
 __all__ = [
     "Columns",
     "Dataset",
+    "OnnxPolicy",
     "Policy",
     "UserError",
     "__version__",
     "check",
     "evaluate",
+    "export_policy",
     "load_dataset",
     "load_policy",
     "resume",
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
     from pspo.data import Columns, Dataset, check, load_dataset, save_dataset
     from pspo.errors import UserError
     from pspo.evaluation import evaluate
+    from pspo.export import export_policy
+    from pspo.onnx_policy import OnnxPolicy
     from pspo.policy import Policy, load_policy
     from pspo.training import resume, train
 

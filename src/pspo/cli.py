@@ -13,6 +13,7 @@ from pspo import __version__
 from pspo.cli_collect import add_collect
 from pspo.cli_data import add_check_and_data, add_source, source_options
 from pspo.cli_experiment import add_experiment
+from pspo.cli_export import add_export
 from pspo.cli_parsing import add_command
 from pspo.errors import Diverged, UserError
 
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     add_check_and_data(commands)
     add_collect(commands)
     add_experiment(commands)
+    add_export(commands)
 
     report = add_command(
         commands, "report", _report, "Write the page of a run anew, or one page over experiments and many runs."

@@ -96,6 +96,8 @@ def _net(arrays: dict[str, np.ndarray], name: str, layers: int, activation: str)
 def load_policy(place: str | Path) -> Policy:
     """The policy of a run directory, or of a policy file."""
     path = Path(place)
+    if path.suffix == ".onnx":
+        raise UserError(f"{path} is an exported policy: load it by pspo.OnnxPolicy.load, or give the run it is from.")
     return Policy.load(path / FILE_NAME if path.is_dir() else path)
 
 

@@ -142,3 +142,44 @@ def test_unknown_experiments_name_the_known(capsys):
         main(["experiment", "table9"])
     assert ended.value.code == 2
     assert "table1" in capsys.readouterr().err
+
+
+# pspo report
+
+
+def test_the_page_of_an_experiment_is_made_anew_from_its_results(whole: Path, tmp_path: Path, capsys):
+    """Without the runs: the kept file is enough."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "results.json").write_bytes((whole / "table2" / "results.json").read_bytes())
+    assert main(["report", str(kept)]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(kept / n) for n in ("report.html", "table.md", "table.tex")]
+    assert (kept / "table.md").read_text() == (whole / "table2" / "table.md").read_text()
+
+
+def test_runs_of_any_kind_are_gathered_into_one_page(whole: Path, tmp_path: Path, capsys):
+    runs = sorted(whole.glob("runs/liquidation/*"))
+    assert main(["report", *map(str, runs), "--out", str(tmp_path / "page")]) == 0
+    page = (tmp_path / "page" / "report.html").read_text()
+    for run in runs[0].glob("seed-*"):
+        assert f"--seed {run.name.removeprefix('seed-')}" in page
+    assert "bc" in (tmp_path / "page" / "table.md").read_text()
+
+
+def test_a_single_run_keeps_its_own_page(whole: Path, capsys):
+    run = next(whole.glob("runs/liquidation/*/seed-0"))
+    assert main(["report", str(run)]) == 0
+    assert capsys.readouterr().out.strip() == str(run / "report.html")
+
+
+@pytest.mark.parametrize(("folder", "complaint"), [("nowhere", "there is no folder"), ("", "there is no run")])
+def test_folders_without_runs_are_said(tmp_path: Path, capsys, folder, complaint):
+    assert main(["report", str(tmp_path / folder)]) == 2
+    assert complaint in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_of_another_version_are_refused(tmp_path: Path, capsys):
+    (tmp_path / "results.json").write_text('{"records": [{"what": 1}]}')
+    assert main(["report", str(tmp_path)]) == 2
+    assert "does not hold results of this version" in capsys.readouterr().err

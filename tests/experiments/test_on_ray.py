@@ -52,3 +52,18 @@ def test_no_cluster_at_the_address_is_one_sentence(tmp_path: Path, capsys):
     assert "no Ray cluster answers at 127.0.0.1:1" in said
     assert len(said.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_there_already_is_used_and_left_running(tmp_path: Path):
+    ray = pytest.importorskip("ray")
+    cluster = ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        words = ["--backend", "ray", "--address", cluster.address_info["gcs_address"], "--memory", "0.5"]
+        code, _, complained = finish(start(tmp_path, *words))
+        assert code == 0, complained
+        assert len(outcome(tmp_path)["policies"]) == 2
+        assert ray.is_initialized()
+        assert ray.cluster_resources()["CPU"] == 2
+    finally:
+        ray.shutdown()

@@ -22,5 +22,6 @@ def write_reports(folders: Sequence[Path], out: Path | None = None) -> list[Path
         if folders[0].is_file() or (folders[0] / records.FILE_NAME).exists():
             return write_summary(records.load(folders[0]), folders[0] if folders[0].is_dir() else folders[0].parent)
     place = out or folders[0]
+    found = records.gather(folders, place)
     place.mkdir(parents=True, exist_ok=True)
-    return write_summary(records.gather(folders, place), place)
+    return write_summary(found, place)
