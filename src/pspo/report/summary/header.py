@@ -50,7 +50,8 @@ def _cards(results: Results) -> str:
     spent = ("Hours", number(hours, 1)) if hours >= 1 else ("Minutes", number(60 * hours, 1))
     seeds = len({record.seed for record in results.records})
     lost = f'<a href="#section-missing">{text(number(len(results.records) - finished))} missing</a>'
-    against = f"compared with {label(results, results.first)}" if results.first in results.methods else ""
+    several = len(results.methods) > 1 and results.first in results.methods
+    against = f"compared with {label(results, results.first)}" if several else ""
     cards = [
         ("Datasets", number(len(results.datasets)), text(counted(seeds, "seed"))),
         ("Methods", number(len(results.methods)), text(against)),
