@@ -23,6 +23,7 @@ _HOMES = {
     "export_policy": "pspo.export",
     "OnnxPolicy": "pspo.onnx_policy",
     "evaluate": "pspo.evaluation",
+    "judge_run": "pspo.ope.of_run",
     "UserError": "pspo.errors",
 }
 
@@ -36,6 +37,7 @@ __all__ = [
     "check",
     "evaluate",
     "export_policy",
+    "judge_run",
     "load_dataset",
     "load_policy",
     "resume",
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from pspo.evaluation import evaluate
     from pspo.export import export_policy
     from pspo.onnx_policy import OnnxPolicy
+    from pspo.ope.of_run import judge_run
     from pspo.policy import Policy, load_policy
     from pspo.training import resume, train
 

@@ -14,6 +14,7 @@ from pspo.cli_collect import add_collect
 from pspo.cli_data import add_check_and_data, add_source, source_options
 from pspo.cli_experiment import add_experiment
 from pspo.cli_export import add_export
+from pspo.cli_ope import add_ope
 from pspo.cli_parsing import add_command
 from pspo.errors import Diverged, UserError
 
@@ -78,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     add_collect(commands)
     add_experiment(commands)
     add_export(commands)
+    add_ope(commands)
 
     report = add_command(
         commands, "report", _report, "Write the page of a run anew, or one page over experiments and many runs."
@@ -185,9 +187,9 @@ def _resume(arguments: argparse.Namespace) -> None:
 
 def _threads(wanted: int | None) -> int:
     """One thread by default: the same bits alone and among other seeds, which fill the other cores."""
-    if wanted is not None and wanted < 1:
-        raise UserError(f"--threads {wanted} is out of range: at least one is needed.")
-    return wanted or int(os.environ.get("NPROC") or 1)
+    from pspo.compute import require_threads
+
+    return require_threads(wanted) if wanted is not None else int(os.environ.get("NPROC") or 1)
 
 
 def _say(text: str) -> None:

@@ -12,12 +12,20 @@ import platform
 import sys
 from pathlib import Path
 
+from pspo.errors import UserError
 from pspo.files import cache_folder
 
 
 def cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def require_threads(wanted: int) -> int:
+    """As a command line gives it."""
+    if wanted < 1:
+        raise UserError(f"--threads {wanted} is out of range: at least one is needed.")
+    return wanted
 
 
 def use_threads(count: int) -> None:

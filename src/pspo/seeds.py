@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pspo.cli_data import source_options, source_words
+from pspo.compute import require_threads
 from pspo.data.d4rl_files import d4rl_name, fetch_d4rl
 from pspo.display import for_terminal, silent
 from pspo.errors import UserError
@@ -30,8 +31,8 @@ def train_seeds(arguments: Namespace) -> int:
     """Runs DIR/seed-S for each seed, then DIR/summary.json with mean and spread over seeds. Stopped, it goes on."""
     if arguments.seeds < 1:
         raise UserError(f"--seeds {arguments.seeds} is out of range: at least one is needed.")
-    if arguments.threads is not None and arguments.threads < 1:
-        raise UserError(f"--threads {arguments.threads} is out of range: at least one is needed.")
+    if arguments.threads is not None:
+        require_threads(arguments.threads)
     name = Path(arguments.dataset).stem
     folder = Path(arguments.out) if arguments.out else free_path(f"{name}-{arguments.algo}-{arguments.preset}-seeds")
     jobs = [_job(arguments, seed, folder) for seed in range(arguments.seed, arguments.seed + arguments.seeds)]

@@ -1,0 +1,238 @@
+"""How often the intervals of off-policy evaluation hold, on liquidation, where the truth is known.
+
+    python -m benchmarks.ope RUNS-FOLDER [--logs 3] [--rows 100000] [--quick]
+
+Policies are the final ones of all finished liquidation runs below RUNS-FOLDER. Each is judged by the log that it was
+trained on (seed 0) and by fresh logs of the same size that nobody was trained on (seeds 1, 2, ...). The truth is the
+optimum less the exact regret over simulated episodes: of the policy as it acts, and of the policy with its noise for
+those methods that judge it so. Every judgement is kept when it is made: stopped, the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import jax
+import numpy as np
+from jax.tree_util import Partial
+from scipy.stats import spearmanr
+
+from benchmarks.ope_figure import draw
+from pspo.data import load_dataset
+from pspo.display import Lines
+from pspo.envs.task import get_task
+from pspo.evaluation import actor_by_mode
+from pspo.files import write_atomic
+from pspo.manifest import describe_machine
+from pspo.nets.actors import act
+from pspo.ope import METHODS
+from pspo.ope.density import BEHAVIOURS, has_density
+from pspo.ope.of_run import Judgement, finite, judge_run
+from pspo.ope.recipe import recipe_for
+from pspo.policy import FILE_NAME, load_policy, to_network
+
+RESULTS = Path("benchmarks/results/ope.json")
+FIGURE = Path("docs/images/ope-coverage.png")
+TASK, TRAINING_LOG = "liquidation", 0
+ENOUGH = 20  # policies, for a share to say something
+QUICK = {"rows": 2000, "episodes": 2000, "logs": 1}
+QUICK_POLICIES = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, metavar="RUNS-FOLDER")
+    parser.add_argument("--logs", type=int, default=3, help="fresh logs (default: %(default)s)")
+    parser.add_argument("--rows", type=int, default=100_000, help="of every log (default: %(default)s)")
+    parser.add_argument("--episodes", type=int, default=100_000, help="behind every truth (default: %(default)s)")
+    parser.add_argument("--confidence", type=float, default=0.9, help="of the intervals (default: %(default)s)")
+    parser.add_argument("--results", type=Path, help=f"JSON file (default: {RESULTS})")
+    parser.add_argument("--figure", type=Path, help=f"PNG file (default: {FIGURE})")
+    parser.add_argument("--quick", action="store_true", help="tiny, and kept elsewhere: shows that it runs")
+    options = parser.parse_args(arguments)
+    results, figure = RESULTS, FIGURE
+    if options.quick:
+        vars(options).update(QUICK)
+        elsewhere = Path(mkdtemp(prefix="pspo-ope-"))
+        results, figure = elsewhere / "ope.json", elsewhere / "ope.png"
+    options.results, options.figure = options.results or results, options.figure or figure
+    found = find_policies(options.runs)[: QUICK_POLICIES if options.quick else None]
+    if not found:
+        parser.error(f"there is no finished liquidation run below {options.runs}.")
+    if len(found) < ENOUGH and not options.quick:
+        print(f"only {len(found)} policies: shares of fewer than {ENOUGH} say little.")
+    kept = study(found, options)
+    options.figure.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(options.figure, draw(points(kept)))
+    print(table(kept["summary"]))
+    print(f"\n{options.results}\n{options.figure}")
+
+
+def find_policies(folder: Path) -> list[tuple[str, Path]]:
+    """(name, run) of every finished run on the built-in log, by name."""
+    runs = [path.parent for path in sorted(folder.rglob("result.json"))]
+    facts = {run: json.loads((run / "config.json").read_text()) for run in runs if (run / FILE_NAME).exists()}
+    return [(str(run.relative_to(folder)), run) for run in facts if facts[run]["dataset"] == TASK]
+
+
+def study(policies: Sequence[tuple[str, Path]], options: argparse.Namespace) -> dict[str, Any]:
+    """All truths and judgements that are not kept yet, each written as soon as it is there."""
+    settings = {name: getattr(options, name) for name in ("rows", "episodes", "confidence", "quick")}
+    kept = _kept(options.results, settings)
+    for name, run in policies:
+        digest = hashlib.sha256((run / FILE_NAME).read_bytes()).hexdigest()[:16]
+        if kept["policies"].get(name, {}).get("policy") != digest:
+            kept["judgements"] = [row for row in kept["judgements"] if row["policy"] != name]
+            kept["policies"][name] = {"policy": digest} | truth(run, options.episodes)
+            _keep(options.results, kept)
+    for seed in range(TRAINING_LOG, options.logs + 1):  # one log after the other: its models are fitted once
+        data = load_dataset(TASK, size=options.rows, seed=seed)
+        recipe = recipe_for(data, "smoke" if options.quick else "laptop")
+        for name, run in policies:
+            if any((row["policy"], row["log"]) == (name, seed) for row in kept["judgements"]):
+                continue
+            known = {"behaviour": BEHAVIOURS[TASK], "recipe": recipe, "progress": Lines()}
+            judged = judge_run(run, data, gamma=1.0, confidence=options.confidence, **known)
+            kept["judgements"] += rows_of(name, seed, judged)
+            _keep(options.results, kept)
+            print(f"log {seed}, {name}: {', '.join(f'{e.method} {e.value:.1f}' for e in judged.estimates)}", flush=True)
+    kept["summary"] = summary(kept)
+    _keep(options.results, kept)
+    return kept
+
+
+def truth(run: Path, episodes: int) -> dict[str, float | None]:
+    """Mean return of the policy as it acts, and with its noise where it has any, with their standard errors."""
+    policy, task = load_policy(run), get_task(TASK)
+    network = to_network(policy)
+    noisy = lambda network, obs, key: act(network, policy.norm, obs, key)  # noqa: E731
+    ways = {"mode": Partial(actor_by_mode(policy.norm), network)}
+    ways |= {"sampled": Partial(noisy, network)} if has_density(network) else {}
+    found: dict[str, float | None] = {}
+    for name, way in ways.items():
+        regret = task.simulate(way, jax.random.PRNGKey(1), episodes, stochastic=name == "sampled").regret
+        assert regret is not None, "liquidation's optimum is known"
+        assert task.optimal_return is not None
+        found[name] = float(task.optimal_return - regret.mean())
+        found[f"{name}_stderr"] = float(regret.std() / episodes**0.5)
+    return found
+
+
+def rows_of(name: str, seed: int, judged: Judgement) -> list[dict[str, Any]]:
+    """One row per estimate: what a share, a table and a figure need."""
+    return [
+        {
+            "policy": name,
+            "log": seed,
+            "method": e.method,
+            "judges": e.judges,
+            **{end: finite(float(f"{getattr(e, end):.6g}")) for end in ("value", "low", "high")},
+            "doubts": len(e.warnings),
+            "effective": finite(e.numbers.get("effective_episodes", e.numbers.get("effective_models"))),
+        }
+        for e in judged.estimates
+    ]
+
+
+def points(kept: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows with the truth that each was to meet."""
+    return [row | {"truth": kept["policies"][row["policy"]][row["judges"]]} for row in kept["judgements"]]
+
+
+def summary(kept: dict[str, Any]) -> list[dict[str, Any]]:
+    """Per method, by the training log and by fresh ones."""
+    found = []
+    for method in METHODS.values():
+        for logs, fresh in (("training", False), ("fresh", True)):
+            rows = [r for r in points(kept) if r["method"] == method and (r["log"] != TRAINING_LOG) == fresh]
+            if rows:
+                found.append({"method": method, "logs": logs} | measures(rows))
+    return found
+
+
+def measures(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """An estimate without an interval neither holds nor fails; it is counted apart."""
+    closed = [r for r in rows if None not in (r["value"], r["low"], r["high"])]
+    true = np.array([r["truth"] for r in closed])
+    value, low, high = (np.array([r[end] for r in closed]) for end in ("value", "low", "high"))
+    holds, trusted = (low <= true) & (true <= high), np.array([r["doubts"] == 0 for r in closed], bool)
+    return finite(
+        {
+            "estimates": len(rows),
+            "without_interval": len(rows) - len(closed),
+            "coverage": _mean(holds),
+            "trusted": int(trusted.sum()),
+            "coverage_of_trusted": _mean(holds[trusted]),
+            "too_high": int((low > true).sum()),
+            "too_low": int((high < true).sum()),
+            "median_width": float(np.median(high - low)) if closed else None,
+            "bias": _mean(value - true),
+            "mean_error": _mean(np.abs(value - true)),
+            "rank_correlation": rank_correlation(closed),
+        }
+    )
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def rank_correlation(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Spearman's over the policies that one log judges, mean over logs; None where there are too few to rank."""
+    each = []
+    for log in sorted({r["log"] for r in rows}):
+        pairs = np.array([(r["value"], r["truth"]) for r in rows if r["log"] == log])
+        if len(pairs) > 2 and np.ptp(pairs, axis=0).min() > 0:
+            each.append(float(spearmanr(*pairs.T)[0]))  # pyright: ignore[reportArgumentType]
+    return float(np.mean(each)) if each else None
+
+
+def table(found: Iterable[dict[str, Any]]) -> str:
+    """The summary as a Markdown table."""
+    lines = [
+        "| method | logs | intervals that hold | of those without a warning | too high, too low | no interval "
+        "| median width | bias | mean error | rank correlation |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in found:
+        percent = lambda share: "" if share is None else f"{100 * share:.0f} %"  # noqa: E731
+        number = lambda value: "" if value is None else f"{value:.2f}"  # noqa: E731
+        closed = row["estimates"] - row["without_interval"]
+        lines.append(
+            f"| {row['method']} | {row['logs']} | {percent(row['coverage'])} of {closed} "
+            f"| {percent(row['coverage_of_trusted'])} of {row['trusted']} | {row['too_high']}, {row['too_low']} "
+            f"| {row['without_interval']} | {number(row['median_width'])} | {number(row['bias'])} "
+            f"| {number(row['mean_error'])} | {number(row['rank_correlation'])} |"
+        )
+    return "\n".join(lines)
+
+
+def _kept(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    fresh = {"command": "python -m benchmarks.ope RUNS-FOLDER", "settings": settings, "machine": describe_machine()}
+    if not path.exists():
+        return fresh | {"policies": {}, "judgements": [], "summary": []}
+    kept = json.loads(path.read_text())
+    if kept["settings"] != settings:
+        raise SystemExit(f"{path} was made with {kept['settings']}, not with {settings}: name another --results.")
+    return kept
+
+
+def _keep(path: Path, kept: dict[str, Any]) -> None:
+    """A line per row: small, and a difference shows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f'"{name}": {json.dumps(kept[name])}' for name in ("command", "settings", "machine")]
+    listed = [f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in kept["policies"].items()]
+    lines.append('"policies": {\n' + ",\n".join(listed) + "\n}")
+    for name in ("judgements", "summary"):
+        lines.append(f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in kept[name]) + "\n]")
+    write_atomic(path, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""The models that judge a policy, and how much each is believed: those of its own run, or a pool for these data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from pspo import checkpoint
+from pspo.algorithms import pspo
+from pspo.algorithms.pspo_diagnostics import whole_pool
+from pspo.config import build
+from pspo.data.batches import device_log
+from pspo.data.normalise import Normaliser
+from pspo.display import Progress
+from pspo.dynamics.ensemble import Ensemble
+from pspo.dynamics.pool import load_or_fit_pool
+from pspo.dynamics.posterior import log_posterior
+from pspo.dynamics.rollout import log_box, weigh
+from pspo.dynamics.termination import Termination, make_termination
+from pspo.envs.task import get_task
+from pspo.ope.fitted_q import FittedQ
+from pspo.ope.models import LogWeight, Models
+from pspo.ope.subject import Subject
+from pspo.runs import Run
+
+
+def find_models(
+    subject: Subject, run: Run | None, config: pspo.Config, fitted: Callable[[], FittedQ], progress: Progress
+) -> Models:
+    """PSPO's own posterior where it was trained by this log and its last state is kept; else fitted critics weigh.
+
+    `config` is the recipe of the pool that is weighed by critics, which are fitted only if they are needed.
+    """
+    own = _of_pspo(subject, run, progress) if run else None
+    return own or _by_critics(subject, config, fitted(), progress)
+
+
+def _of_pspo(subject: Subject, run: Run, progress: Progress) -> Models | None:
+    """The very posterior that the policy was trained with; its critics know no other log's units."""
+    facts, data = run.read("config"), subject.data
+    if facts["algo"] != "pspo" or run.read("manifest")["data_hash"] != data.hash:
+        return None
+    config = build(pspo.Config, facts["settings"])
+    parts, _ = pspo.prepare(config, data, facts["seed"], progress)
+    log = device_log(data, parts.norm, config.gamma)
+    shapes = jax.eval_shape(lambda log, key: pspo.init(config, parts, log, key), log, jax.random.PRNGKey(0))
+    found = checkpoint.load_newest(run.checkpoints, shapes, lambda text: None)
+    if found is None:
+        return None
+    state = found[1]
+
+    def log_weight(critics: Any, pool: Ensemble, obs: Array, action: Array, key: Array) -> Array:
+        target, value, spread = critics
+        given = state._replace(target_critic=target, learned=state.learned._replace(value=value), f_spread=spread)
+        whole = whole_pool(parts._replace(arrays=parts.arrays._replace(pool=pool)))
+        return pspo.posterior(config, parts, whole, given, obs, action, key).log_weight
+
+    critics = (state.target_critic, state.learned.value, state.f_spread)
+    return _models(subject, config, parts.norm, parts.arrays.pool, parts.arrays.terminated, critics, log_weight)
+
+
+def _by_critics(subject: Subject, config: pspo.Config, fitted: FittedQ, progress: Progress) -> Models:
+    """A uniform prior, and the consistency of each model with the fitted critics, Eq. reweight_metric."""
+    data, norm = subject.data, subject.norm
+    pool, _ = load_or_fit_pool(data, norm, config.model, 0, partial(progress, "dynamics pool"))
+    rule = get_task(data.task).terminated if data.task else None
+    ends, _ = make_termination(config.termination, data, rule, norm, config.width, 0)
+    critics = (fitted.critic, subject.network)
+    return _models(subject, config, norm, pool.models, ends, critics, _consistency(subject, config, fitted, ends))
+
+
+def _models(
+    subject: Subject,
+    config: pspo.Config,
+    norm: Normaliser,
+    pool: Ensemble,
+    ends: Termination,
+    critics: Any,
+    log_weight: LogWeight,
+) -> Models:
+    box = log_box(subject.data.obs, norm, config.box_margin)
+    left = pspo.make_limits(config, subject.data, norm).left_value if config.box == "end" else None
+    return Models(norm, pool, ends, critics, log_weight, box, left, config.model_noise)
+
+
+def _consistency(subject: Subject, config: pspo.Config, fitted: FittedQ, ends: Termination) -> LogWeight:
+    """P(T|E) with beta 1 in units of F's own spread between models, as PSPO's default has it."""
+    norm = subject.norm
+
+    def log_weight(critics: Any, pool: Ensemble, obs: Array, action: Array, key: Array) -> Array:
+        judge, policy = fitted._replace(critic=critics[0]), subject._replace(network=critics[1])
+        prior = jnp.full(pool.size, -jnp.log(pool.size))
+
+        def value(features: Array) -> Array:
+            """V(s') = Q(s', pi(s')). The first columns of the features are the observation, standardised."""
+            obs = norm.obs_mean + norm.obs_std * features[..., : subject.data.obs_dim]
+            flat, action = (part.reshape(-1, part.shape[-1]) for part in (features, policy.act(obs)))
+            return judge.q(flat, action).mean(0).reshape(features.shape[:-1])
+
+        q = judge.q(norm.encode(obs), action).mean(0)
+        noise = pspo.model_noise(config, obs, key)
+        f = weigh(pool, prior, norm, ends, value, q, obs, action, noise, subject.gamma, beta=0.0).f
+        return log_posterior(prior, f, 1.0 / jnp.maximum(f.std(axis=0).mean(), 1e-12))
+
+    return log_weight

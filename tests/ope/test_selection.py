@@ -1,0 +1,87 @@
+"""Ranking policies by estimates, and how well that went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pspo.errors import UserError
+from pspo.ope.estimates import Estimate
+from pspo.ope.of_run import Judgement
+from pspo.ope.selection import rank
+from pspo.ope.text import judgement_table, ranking_table
+
+VALUE, LOW, TRUTH = [3.0, 5.0, 1.0, 4.0], [2.5, 0.0, 0.5, 3.0], [30.0, 20.0, 10.0, 40.0]
+
+
+def judged(value: float, low: float, truth: float | None, gamma: float = 1.0, name: str = "run") -> Judgement:
+    estimate = Estimate("fitted Q", value, low, 2 * value - low, "mode", {}, [] if value > 2 else ["it is low."])
+    return Judgement(Path(name), "made up", gamma, 0.9, 20, [estimate], {"doubly robust": "no noise."}, 1.0, truth)
+
+
+def all_judged(truth=TRUTH) -> list[Judgement]:
+    rows = zip(VALUE, LOW, truth, strict=True)
+    return [judged(v, low, t, name=f"run-{i}") for i, (v, low, t) in enumerate(rows)]
+
+
+def test_the_best_estimate_comes_first_and_its_regret_is_what_it_gives_up() -> None:
+    found = rank(all_judged(), "fitted Q")
+    assert found.order == [1, 3, 0, 2]
+    assert found.regret == 40.0 - 20.0
+    assert found.regret_of_random == 40.0 - 25.0
+    places, true_places = [2, 4, 1, 3], [3, 2, 1, 4]
+    assert found.rank_correlation == pytest.approx(np.corrcoef(places, true_places)[0, 1])
+
+
+def test_the_cautious_look_at_lower_ends() -> None:
+    found = rank(all_judged(), "fitted Q", cautious=True)
+    assert found.order == [3, 0, 2, 1]
+    assert found.regret == 0.0
+    places, true_places = [3, 1, 2, 4], [3, 2, 1, 4]
+    assert found.rank_correlation == pytest.approx(np.corrcoef(places, true_places)[0, 1])
+
+
+def test_without_a_simulator_nothing_is_said_of_the_truth() -> None:
+    found = rank(all_judged([1.0, 2.0, None, 3.0]), "fitted Q")
+    assert found.order == [1, 3, 0, 2]
+    assert (found.rank_correlation, found.regret, found.regret_of_random) == (None, None, None)
+
+
+def test_two_policies_have_a_regret_and_no_correlation() -> None:
+    found = rank(all_judged()[:2], "fitted Q")
+    assert found.regret == 10.0
+    assert found.rank_correlation is None
+
+
+def test_an_estimate_that_is_not_a_number_comes_last() -> None:
+    runs = [judged(np.nan, np.nan, 50.0), *all_judged()]
+    found = rank(runs, "fitted Q")
+    assert found.order == [2, 4, 1, 3, 0]
+    assert found.rank_correlation is None
+
+
+@pytest.mark.parametrize(
+    ("runs", "method", "says"),
+    [
+        ([judged(1.0, 0.0, None), judged(1.0, 0.0, None, gamma=0.9)], "fitted Q", "different discounts.*--gamma"),
+        ([judged(1.0, 0.0, None)], "doubly robust", "run has no estimate by doubly robust: no noise."),
+    ],
+)
+def test_what_does_not_compare_is_refused(runs, method, says) -> None:
+    with pytest.raises(UserError, match=says):
+        rank(runs, method)
+
+
+def test_the_tables_show_every_number_and_every_doubt(capsys) -> None:
+    runs = all_judged()
+    ranking_table(runs, rank(runs, "fitted Q", cautious=True))
+    text = " ".join(capsys.readouterr().out.split())
+    ranked = ("by the lower ends", "run-3 │ 4.00 │ 3.00 │ 40.00", "gives up 0.00", "15.00", "that of run-2: it is low.")
+    for words in ranked:
+        assert words in text
+    judgement_table(runs[2])
+    text = " ".join(capsys.readouterr().out.split())
+    for words in ("1.00 │ 0.50 to 1.50", "90 % interval", "fitted Q: it is low.", "No doubly robust: no", "has 10.00"):
+        assert words in text
