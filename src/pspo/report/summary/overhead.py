@@ -32,7 +32,7 @@ def overhead_part(results: Results) -> Part:
     caption += " Measured by the command at the top." if results.command else ""
     lost = [label(results, m) for m in results.methods if not any(_ours(results, m, phase) for phase in phases)]
     lacking = [f"Not measured: {', '.join(lost)}."] if lost else []
-    table = Table("overhead", "Overhead", columns, rows, [], caption, "lowest and highest of all repetitions")
+    table = Table("overhead", "Overhead", columns, rows, [], caption, "quartiles over the repetitions")
     return Part("overhead", "Overhead", tables=[table], lacking=lacking)
 
 
