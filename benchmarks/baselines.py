@@ -18,12 +18,8 @@ from typing import Any
 from benchmarks import claims
 from pspo.algorithms import ALGORITHMS
 from pspo.envs.task import get_task
+from pspo.experiments.published import published
 
-PAPER = {
-    "liquidation": {"pspo": 102.3, "cql": 89.4, "iql": 0.0, "oraac": 0.0}
-    | {"pmdb": 85.5, "1r2r": 78.8, "rambo": 99.6, "mopo": 64.7, "combo": 55.0}
-}
-"""What the paper prints for them."""
 PSPO = {"liquidation": "liquidation-pspo", "hopper-medium": "locomotion-hopper-medium-pspo"}
 """Kept results of PSPO's own claims, which the others stand beside."""
 
@@ -106,7 +102,7 @@ def _line(found: dict[str, Any]) -> str:
     summary = found["summary"]
     score = _score(found)
     each = ", ".join(f"{value:.1f}" for value in score["each"])
-    paper = PAPER.get(found["dataset"], {}).get(found["algo"])
+    paper = published()["table2"].get(found["dataset"], {}).get(found["algo"], [None])[0]
     name = f"{found['algo']}, {found['variant']}" if found.get("variant") else found["algo"]
     if found.get("variant"):
         paper = None  # the paper's number stands beside the preset

@@ -38,7 +38,7 @@ def test_results_hold_every_cell_and_what_runs_it_again(whole: Path):
     assert results.published["liquidation"]["pspo"] == [102.3, 1.5]
 
 
-def test_finished_cells_are_not_run_again_and_more_seeds_are_added(whole: Path, capsys):
+def test_finished_cells_are_not_run_again(whole: Path, capsys):
     before = {path: path.stat().st_mtime_ns for path in whole.glob("runs/**/*.safetensors")}
     assert main([*GRID, "--out", str(whole)]) == 0
     assert {path: path.stat().st_mtime_ns for path in whole.glob("runs/**/*.safetensors")} == before
