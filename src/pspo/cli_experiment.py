@@ -158,6 +158,12 @@ def _overhead(arguments: argparse.Namespace) -> int:
     from pspo.experiments.overhead import overhead_results
     from pspo.report.records import save
 
+    for option, usual in {"datasets": None, "data": None, "episodes": None, "settings": [], "at_once": None}.items():
+        if getattr(arguments, option) != usual:
+            name = {"settings": "set"}.get(option, option).replace("_", "-")
+            raise UserError(f"overhead is timed on made-up data in one process, and --{name} means nothing there.")
+    if arguments.backend == "ray":
+        raise UserError("overhead is timed in one process on this machine: leave --backend ray out.")
     if arguments.dry_run:
         print(f"would time {', '.join(arguments.methods or EXPERIMENTS['overhead'].methods)}: about a minute each")
         return 0

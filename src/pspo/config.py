@@ -166,6 +166,16 @@ def parse_settings(settings: list[str]) -> dict[str, str]:
     return values
 
 
+def setting_word(name: str, value: Any) -> str:
+    """`key=value` as the command line takes it."""
+    return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+
+
+def without_version(dataset: str) -> str:
+    """hopper-medium-v2 is hopper-medium."""
+    return re.sub(r"-v\d+$", "", dataset)
+
+
 FAMILIES = {"hopper": "locomotion", "walker2d": "locomotion", "halfcheetah": "locomotion"}
 
 
@@ -179,7 +189,7 @@ def preset(algo: str, name: str, task: str | None, dataset: str = "") -> dict[st
         raise unknown_name("preset", name, table)
     layers = ["common", FAMILIES.get(task or "", ""), task or "own-data"]
     if task and dataset.startswith(f"{task}-"):
-        layers.append(re.sub(r"-v\d+$", "", dataset))
+        layers.append(without_version(dataset))
     return {key: value for layer in layers for key, value in _dotted(table[name].get(layer, {})).items()}
 
 

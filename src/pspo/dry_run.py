@@ -33,14 +33,23 @@ def describe(source: Any, algo: str, preset_name: str, settings: dict[str, Any],
     ]
 
 
-def _data(source: Any, how: dict[str, Any]) -> tuple[Dataset | Shape, str, str | None, str]:
+def data_or_shape(source: Any, **how: Any) -> Dataset | Shape:
+    """The data, or the shape that they are known to have where they would have to be downloaded."""
     name = d4rl_name(source) if isinstance(source, str) else None
     if name is None or place(name)[0].exists():
-        data = load_dataset(source, **how)
-        return data, f"{data.size:,} transitions, {data.obs_dim} + {data.action_dim} columns", data.task, data.name
-    path, url = place(name)
+        return load_dataset(source, **how)
     task = get_task(name.split("-")[0])
-    shape = Shape(usual_rows(name), task.obs_dim, task.action_dim)
+    return Shape(usual_rows(name), task.obs_dim, task.action_dim)
+
+
+def _data(source: Any, how: dict[str, Any]) -> tuple[Dataset | Shape, str, str | None, str]:
+    shape = data_or_shape(source, **how)
+    if isinstance(shape, Dataset):
+        about = f"{shape.size:,} transitions, {shape.obs_dim} + {shape.action_dim} columns"
+        return shape, about, shape.task, shape.name
+    name = d4rl_name(source)
+    assert name, "only D4RL's are known before they are here"
+    (path, url), task = place(name), get_task(name.split("-")[0])
     text = f"about {shape.rows:,} transitions, {shape.obs_dim} + {shape.action_dim} columns, not here yet: "
     return shape, text + f"would be downloaded from {url} to {path}", how.get("task") or task.name, name
 

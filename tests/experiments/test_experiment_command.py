@@ -127,6 +127,8 @@ def test_dry_run_lists_the_cells_and_writes_nothing(tmp_path: Path, capsys):
         (["table1", "--data", "/nowhere"], "is not a folder"),
         (["table2", "--episodes", "0"], "episodes=0 is out of range"),
         (["overhead", "--methods", "average-utilisation"], "name algorithms"),
+        (["overhead", "--datasets", "liquidation"], "--datasets means nothing there"),
+        (["overhead", "--backend", "ray"], "leave --backend ray out"),
     ],
 )
 def test_bad_input_gets_one_sentence(tmp_path: Path, capsys, words, complaint):

@@ -7,7 +7,7 @@ import pytest
 
 from pspo.algorithms import ALGORITHMS
 from pspo.data.d4rl_files import LEVELS, TASKS
-from pspo.experiments.published import published, published_means, published_score
+from pspo.experiments.published import published
 from pspo.stats import average, paired_t_test
 
 METHODS = ["cql", "dmg", "epq", "morel", "rambo", "pmdb", "adm", "pspo"]
@@ -16,7 +16,7 @@ DATASETS = [f"{task}-{level}" for task in TASKS for level in LEVELS]
 
 
 def column(method: str) -> list[np.ndarray]:
-    return [np.array([mean]) for mean in published_means(method).values()]
+    return [np.array([cells[method][0]]) for cells in published()["table1"].values()]
 
 
 def test_table_one_has_eighteen_datasets_of_eight_methods() -> None:
@@ -110,15 +110,8 @@ def test_every_method_is_one_that_can_be_run() -> None:
     assert named <= set(ALGORITHMS)
 
 
-def test_scores_are_found_by_dataset_and_method() -> None:
-    assert published_score("hopper-medium", "pspo") == (108.5, 1.3)
-    assert published_score("hopper-medium-v2", "morel") == (84.0, 17.0)
-    assert published_score("liquidation", "1r2r") == (78.8, 1.6)
-    assert published_score("hopper-medium", "iql") is None
-    assert published_score("mine.csv", "pspo") is None
-
-
-def test_the_rank_correlation_is_the_one_that_reports_quote() -> None:
-    from pspo.report.posterior import PAPERS_CORRELATION
-
-    assert published()["uncertainty"]["spearman"] == PAPERS_CORRELATION == -0.2995
+def test_single_cells_are_as_printed() -> None:
+    assert published()["table1"]["hopper-medium"]["pspo"] == [108.5, 1.3]
+    assert published()["table1"]["hopper-medium"]["morel"] == [84.0, 17.0]
+    assert published()["table2"]["liquidation"]["1r2r"] == [78.8, 1.6]
+    assert published()["uncertainty"]["spearman"] == -0.2995

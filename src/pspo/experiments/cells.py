@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from pspo.algorithms import get_algorithm
-from pspo.config import build, flatten, preset
+from pspo.config import build, flatten, preset, setting_word, without_version
 from pspo.data.d4rl_files import d4rl_name
 from pspo.data.sources import BUILT_IN, READERS
 from pspo.envs.task import get_task, known_tasks
 from pspo.errors import UserError, unknown_name
 from pspo.experiments.declarations import METHODS
 from pspo.experiments.jobs import Job
-from pspo.report.records import plain_name
 from pspo.runs import Run
 
 
@@ -77,7 +76,7 @@ class Cell:
         if self.episodes is not None:
             words += ["--episodes", str(self.episodes)]
         for key, value in self.settings.items():
-            words += ["--set", f"{key}={str(value).lower() if isinstance(value, bool) else value}"]
+            words += ["--set", setting_word(key, value)]
         return words
 
     def job(self) -> Job:
@@ -139,13 +138,13 @@ def resolve(named: str, folder: Path | None) -> Source:
             )
         if not path.exists():
             raise UserError(f"there is no file '{named}': name one that exists.")
-        return Source(plain_name(path.stem.replace("_", "-")), str(path), task)
+        return Source(without_version(path.stem.replace("_", "-")), str(path), task)
     full = d4rl_name(named)
     if full is None:
         raise UserError(
             f"unknown dataset '{named}': give {', '.join(BUILT_IN)}, a D4RL name such as hopper-medium, or a file."
         )
-    name = plain_name(full)
+    name = without_version(full)
     if folder is None:
         return Source(name, full, name.split("-")[0])
     names = [f"{stem}.hdf5" for base in (name, full) for stem in (base, base.replace("-", "_"))]

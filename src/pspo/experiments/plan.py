@@ -7,11 +7,8 @@ from typing import Any
 
 from pspo.algorithms import get_algorithm
 from pspo.config import flatten
-from pspo.data.d4rl_files import d4rl_name, place, usual_rows
 from pspo.data.dataset import Dataset
-from pspo.data.sources import load_dataset
-from pspo.dry_run import span
-from pspo.envs.task import get_task
+from pspo.dry_run import data_or_shape, span
 from pspo.estimate import Estimate, Shape, estimate
 from pspo.experiments.cells import Cell, Source, groups, models_of
 from pspo.runs import Run
@@ -25,7 +22,9 @@ def describe(cells: Sequence[Cell], at_once: int, say: Callable[[str], None] = l
     lines = [f"{'dataset':<26}{'method':<24}{'seeds':<14}{'state':<20}{'a run':>14}{'memory':>10}"]
     training = 0.0
     for cell, seeds in groups(cells):
-        found = data.setdefault(cell.source.name, _shape(cell.source))
+        if cell.source.name not in data:
+            data[cell.source.name] = _data(cell.source)
+        found = data[cell.source.name]
         say(f"timing {cell.method} on {cell.source.name}")
         cost = _estimate(cell, found, known)
         left = [seed for seed in seeds if not Run(cell.run.parent / f"seed-{seed}").finished]
@@ -50,12 +49,8 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
 
 
-def _shape(source: Source) -> Dataset | Shape:
-    name = d4rl_name(source.given)
-    if name is None or place(name)[0].exists():
-        return load_dataset(source.given, task=source.task if source.is_file else None)
-    task = get_task(source.task)
-    return Shape(usual_rows(name), task.obs_dim, task.action_dim)
+def _data(source: Source) -> Dataset | Shape:
+    return data_or_shape(source.given, task=source.task if source.is_file else None)
 
 
 def _estimate(cell: Cell, data: Dataset | Shape, known: dict[str, Estimate]) -> Estimate:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import spearmanr
 
+from pspo.experiments.published import published
 from pspo.report.canvas import GREEN, svg
 from pspo.report.contents import Contents
 from pspo.report.figures import Level, Line, cloud, lines, named_dots, padded, weight_bars
 from pspo.report.markup import figure, missing, number, paragraph, percent, section
-
-PAPERS_CORRELATION = -0.2995
 
 
 def rank_correlation(x: np.ndarray, y: np.ndarray) -> float | None:
@@ -131,6 +130,6 @@ def _correlation(doubt: np.ndarray, target: np.ndarray) -> list[str]:
     )
     return [
         f"Spearman’s coefficient is {number(found, 4)} (± {number(1 / (len(doubt) - 1) ** 0.5, 3)}, {len(doubt):,} "
-        f"states; the paper states {number(PAPERS_CORRELATION, 4)} for its own tasks).",
+        f"states; the paper states {number(published()['uncertainty']['spearman'], 4)} for its own tasks).",
         meaning,
     ]

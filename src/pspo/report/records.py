@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pspo.config import setting_word, without_version
 from pspo.errors import UserError
 from pspo.files import read_json, write_atomic
 from pspo.report.contents import Contents, read_contents
@@ -121,7 +122,7 @@ def from_run(path: Path, seen_from: Path, dataset: str = "", method: str = "", s
     done = bool(contents.result)
     changed = changed_settings(contents)
     return Record(
-        dataset=dataset or plain_name(str(facts.get("name") or Path(str(facts.get("dataset", "unknown"))).stem)),
+        dataset=dataset or without_version(str(facts.get("name") or Path(str(facts.get("dataset", "unknown"))).stem)),
         method=method or _own_name(contents, changed),
         seed=int(facts.get("seed", 0)),
         algo=str(facts.get("algo", "")),
@@ -137,16 +138,11 @@ def from_run(path: Path, seen_from: Path, dataset: str = "", method: str = "", s
     )
 
 
-def plain_name(dataset: str) -> str:
-    """Without a version: hopper-medium-v2 is hopper-medium."""
-    return re.sub(r"-v\d+$", "", dataset)
-
-
 def _own_name(contents: Contents, changed: Mapping[str, Any]) -> str:
     """Runs of one algorithm with the same settings belong together, whatever their seeds."""
     name, preset = str(contents.facts.get("algo", "unknown")), contents.facts.get("preset", "laptop")
     words = [preset] if preset != "laptop" else []
-    words += [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in changed.items()]
+    words += [setting_word(key, value) for key, value in changed.items()]
     return f"{name} ({', '.join(words)})" if words else name
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pspo.algorithms import get_algorithm
 from pspo.cli_data import source_words
-from pspo.config import build, flatten, preset
+from pspo.config import build, flatten, preset, setting_word
 from pspo.data.d4rl_files import d4rl_name
 from pspo.data.sources import BUILT_IN, READERS, is_name
 from pspo.errors import UserError
@@ -46,7 +46,7 @@ def command(contents: Contents) -> list[str]:
     if contents.manifest.get("threads", DEFAULT_THREADS) != DEFAULT_THREADS:
         pieces.append(["--threads", str(contents.manifest["threads"])])  # another split of a sum has other last bits
     for name, value in changed_settings(contents).items():
-        pieces.append(["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"])
+        pieces.append(["--set", setting_word(name, value)])
     return [shlex.join(piece) for piece in pieces]
 
 
