@@ -13,6 +13,7 @@ from pspo.experiments import timing
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
+    """Half a minute of compiling: what looks at it is slow."""
     out = tmp_path_factory.mktemp("speed") / "deeper" / "speed.json"
     speed.main(["--quick", "--out", str(out)])
     return json.loads(out.read_text())
@@ -26,6 +27,7 @@ def numbers(tree):
     return [tree] if isinstance(tree, float) else []
 
 
+@pytest.mark.slow
 def test_the_file_says_how_it_came_about(written):
     assert "--quick" in written["command"]
     assert {"libraries", "cores", "threads", "platform"} <= written["machine"].keys()
@@ -33,6 +35,7 @@ def test_the_file_says_how_it_came_about(written):
     assert written["matrix_product"]["threads"] == written["machine"]["threads"]
 
 
+@pytest.mark.slow
 def test_every_measurement_is_there(written):
     (case,) = written["cases"].values()
     for step in (case["pool_fit_step"], case["pspo_step"]):
@@ -43,6 +46,7 @@ def test_every_measurement_is_there(written):
         assert all(math.isfinite(n) and n > 0 for n in numbers(measured))
 
 
+@pytest.mark.slow
 def test_the_overhead_of_an_algorithm_is_an_iteration_and_an_action(written):
     assert written["overhead"].keys() == {"bc", "mopo"}  # --quick leaves the others out
     for cost in written["overhead"].values():
@@ -53,6 +57,7 @@ def test_the_overhead_of_an_algorithm_is_an_iteration_and_an_action(written):
     assert 0 < mopo["rollouts_milliseconds"] < mopo["iteration_milliseconds"]["median"]
 
 
+@pytest.mark.slow
 def test_parts_cover_the_formula(written):
     (case,) = written["cases"].values()
     step = case["pspo_step"]
@@ -62,6 +67,7 @@ def test_parts_cover_the_formula(written):
     assert step["flops_by_xla"] > step["flops"]  # XLA counts the elementwise work as well
 
 
+@pytest.mark.slow
 def test_step_formula_by_hand(written):
     (case,) = written["cases"].values()
     # 32 + 32 rows, 3 models, 4 next states each, 16 actions, 2 critics, width 16, 4 Gaussians with 3 numbers each.
