@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
+from pspo.algorithms import ALGORITHMS, get_algorithm
 from pspo.errors import UserError, unknown_name
 
 C = TypeVar("C")
@@ -61,7 +62,11 @@ def keys(cls: type, prefix: str = "") -> dict[str, Key]:
 def _field_help(cls: type) -> dict[str, str]:
     """The string literal that follows each field in the class body, or in that of the settings it extends."""
     helps = {name: text for base in cls.__bases__ if base is not object for name, text in _field_help(base).items()}
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    try:
+        source = inspect.getsource(cls)
+    except (OSError, TypeError):  # a class that was typed into a prompt or a notebook has none
+        return helps
+    body = ast.parse(textwrap.dedent(source)).body[0]
     assert isinstance(body, ast.ClassDef)
     for field, after in zip(body.body, body.body[1:], strict=False):
         match field, after:
@@ -176,6 +181,12 @@ def without_version(dataset: str) -> str:
     return re.sub(r"-v\d+$", "", dataset)
 
 
+OUTSIDE: dict[str, Any] = {
+    "laptop": {},
+    "smoke": {"common": {"steps": 60, "chunk": 20, "evaluate_every": 60, "evaluate_episodes": 100}},
+}
+"""Presets of an algorithm that has none of its own: the defaults of its Config, and the same for seconds."""
+
 FAMILIES = {"hopper": "locomotion", "walker2d": "locomotion", "halfcheetah": "locomotion"}
 
 
@@ -194,7 +205,10 @@ def preset(algo: str, name: str, task: str | None, dataset: str = "") -> dict[st
 
 
 def preset_table(algo: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files("pspo.presets").joinpath(f"{algo}.toml").read_text())
+    """The file of a built-in algorithm; of any other what its module says, as PRESETS, on top of `OUTSIDE`."""
+    if algo in ALGORITHMS:
+        return tomllib.loads(resources.files("pspo.presets").joinpath(f"{algo}.toml").read_text())
+    return OUTSIDE | getattr(get_algorithm(algo), "PRESETS", {})
 
 
 def _dotted(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:

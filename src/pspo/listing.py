@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pspo.algorithms import TITLES
+from pspo.algorithms import TITLES, outside
 from pspo.config import preset_table
 from pspo.data.d4rl_files import LEVELS, TASKS, place
 
@@ -22,7 +22,8 @@ def everything() -> dict[str, dict[str, str]]:
             datasets[name] = "D4RL, here" if place(name)[0].exists() else "D4RL, downloaded when it is first used"
     datasets["FILE"] = "your own log: .csv, .parquet, .npz or .hdf5"
     datasets["minari:ID"] = "a dataset of Minari's"
-    return {"algorithms": dict(TITLES), "datasets": datasets, "presets": {n: PRESETS[n] for n in preset_table("pspo")}}
+    algorithms = TITLES | {name: f"from {origin}" for name, origin in outside().items()}
+    return {"algorithms": algorithms, "datasets": datasets, "presets": {n: PRESETS[n] for n in preset_table("pspo")}}
 
 
 def as_lines(kinds: dict[str, dict[str, str]]) -> list[str]:

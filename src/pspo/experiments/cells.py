@@ -19,8 +19,8 @@ from pspo.config import build, flatten, preset, setting_word, without_version
 from pspo.data.d4rl_files import d4rl_name
 from pspo.data.sources import BUILT_IN, READERS
 from pspo.envs.task import get_task, known_tasks
-from pspo.errors import UserError, unknown_name
-from pspo.experiments.declarations import METHODS
+from pspo.errors import UserError
+from pspo.experiments.declarations import get_method
 from pspo.experiments.jobs import Job
 from pspo.runs import Run
 
@@ -58,7 +58,7 @@ class Cell:
 
     @property
     def algo(self) -> str:
-        return METHODS[self.method].algo
+        return get_method(self.method).algo
 
     @property
     def name(self) -> str:
@@ -104,11 +104,9 @@ def expand(
     threads: int = 1,
 ) -> list[Cell]:
     """All cells, seed by seed: a grid that is stopped early has every method before it has any twice."""
-    for method in methods:
-        if method not in METHODS:
-            raise unknown_name("method", method, METHODS)
+    changed = {method: get_method(method).settings | settings for method in methods}
     return [
-        Cell(source, method, preset_name, seed, METHODS[method].settings | settings, episodes, threads, run)
+        Cell(source, method, preset_name, seed, changed[method], episodes, threads, run)
         for seed in seeds
         for source in sources
         for method in methods
@@ -172,7 +170,7 @@ def require_same(cell: Cell) -> None:
 def _refuse_other(run: Path, name: str, found: Any, wanted: Any) -> None:
     if found != wanted:
         raise UserError(
-            f"{run} holds a run with {name}={found} where this grid has {name}={wanted}: "
+            f"{run} holds a run with {name}={str(found)[:80]} where this grid has {name}={wanted}: "
             "move it away, or choose another --out."
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pspo.algorithms import outside
 from pspo.data.d4rl_files import LEVELS, TASKS
 from pspo.errors import unknown_name
 
@@ -43,6 +44,15 @@ METHODS = {
     "td3bc": Method("TD3+BC", "td3bc"),
 }
 """One name, one meaning in all experiments: they share their runs."""
+
+
+def get_method(name: str) -> Method:
+    """One of these, or an algorithm of another package by its own name."""
+    if name not in METHODS and name in outside():
+        return Method(name, name)
+    if name not in METHODS:
+        raise unknown_name("method", name, [*METHODS, *outside()])
+    return METHODS[name]
 
 
 @dataclass(frozen=True)

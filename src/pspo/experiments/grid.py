@@ -11,7 +11,7 @@ from pspo.data.sources import load_dataset
 from pspo.display import Progress, silent
 from pspo.errors import UserError
 from pspo.experiments.cells import Cell, Source, require_same
-from pspo.experiments.declarations import METHODS, Experiment
+from pspo.experiments.declarations import Experiment, get_method
 from pspo.experiments.jobs import Backend, Watch, run_jobs
 from pspo.experiments.published import published
 from pspo.report.records import Record, Results, from_run
@@ -74,7 +74,7 @@ def observe(
     return Results(
         title=experiment.title,
         datasets=list(dict.fromkeys(cell.source.name for cell in cells)),
-        methods={method: METHODS[method].label for method in methods},
+        methods={method: get_method(method).label for method in methods},
         records=[_record(cell, failed.get(cell.name, ""), folder) for cell in cells],
         name=name,
         shows=list(experiment.shows),

@@ -22,9 +22,9 @@ from pspo.data.batches import Log, device_log
 from pspo.data.dataset import Dataset
 from pspo.display import silent
 from pspo.envs.task import get_task
-from pspo.errors import UserError, unknown_name
+from pspo.errors import UserError
 from pspo.estimate import RECIPES, Shape, own_cache, random_dataset
-from pspo.experiments.declarations import METHODS, get_experiment
+from pspo.experiments.declarations import get_experiment, get_method
 from pspo.experiments.published import published
 from pspo.experiments.timing import FULL, QUICK, Machine, Work, summary
 from pspo.manifest import describe_machine
@@ -77,16 +77,14 @@ def overhead_results(
     experiment = get_experiment("overhead")
     wanted = list(dict.fromkeys(methods or experiment.methods))
     for method in wanted:
-        if method not in METHODS:
-            raise unknown_name("method", method, METHODS)
-        if METHODS[method].settings:
+        if get_method(method).settings:
             raise UserError(f"'{method}' changes no cost that this table shows: name algorithms.")
     effort, rows = (QUICK, 500) if preset_name == "smoke" else (FULL, ROWS)
     costs = overhead(Machine(effort), wanted, preset_name, rows, say)
     return Results(
         title=experiment.title,
         datasets=[],
-        methods={method: METHODS[method].label for method in wanted},
+        methods={method: get_method(method).label for method in wanted},
         records=[],
         name="overhead",
         shows=list(experiment.shows),
@@ -100,7 +98,7 @@ def overhead_results(
 
 
 def _about_sizes(wanted: Sequence[str], preset_name: str) -> str:
-    equal = [METHODS[method].label for method in wanted if method in EQUAL]
+    equal = [get_method(method).label for method in wanted if method in EQUAL]
     words = f"Networks and batches are those of the preset “{preset_name}” for data of Hopper’s size."
     if len(equal) == 2:
         words += f" {' and '.join(equal)} have the same ensemble, networks, batches and numbers of samples."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import numpy as np
 from pspo.algorithms import ALGORITHMS, DIAGNOSTICS
 from pspo.envs.task import Task, get_task
 from pspo.errors import UserError
-from pspo.files import Corrupt, read_arrays
+from pspo.files import Corrupt, one_line, read_arrays
+from pspo.run_files import metrics_row
 from pspo.runs import Run, open_run
 
 Series = tuple[np.ndarray, np.ndarray]
@@ -39,7 +40,7 @@ class Contents:
     @property
     def weighs_models(self) -> bool:
         """Whether there should be a posterior over models to show."""
-        return _weighs_models(self.facts)
+        return _weighs_models(self.facts, self.manifest)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -55,28 +56,40 @@ class Contents:
         return (series[0], self.task.normalised(series[1])) if series and self.task else series
 
 
+@contextlib.contextmanager
+def drawing(place: Path) -> Iterator[None]:
+    """Figures take numbers for what they are. Where a file was edited by hand they may be something else."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as problem:
+        said = f"{type(problem).__name__}: {one_line(problem)}"
+        raise UserError(
+            f"{place} cannot be shown, as its files hold what no run writes ({said}): restore them."
+        ) from problem
+
+
 def read_contents(path: Path) -> Contents:
     """Only config.json is required: without it this is no run directory."""
     run, notes = open_run(path), []
     facts = run.read("config")
-    if not isinstance(facts, dict):
-        raise UserError(f"{run.path / 'config.json'} does not hold a run's settings: restore it or train again.")
+    manifest = _json(run, "manifest", "versions and timings are unknown", notes)
     return Contents(
         run=run,
         facts=facts,
-        manifest=_json(run, "manifest", "versions and timings are unknown", notes),
+        manifest=manifest,
         result=_json(run, "result", "the run is not finished, or its final judgement was lost", notes),
         models=_json(run, "models", "nothing is known about the quality of models and reference policy", notes),
         metrics=_metrics(run, notes),
-        diagnostics=_diagnostics(run, notes) if _weighs_models(facts) else {},
+        diagnostics=_diagnostics(run, notes) if _weighs_models(facts, manifest) else {},
         task=_task(facts.get("task"), notes),
         notes=notes,
     )
 
 
-def _weighs_models(facts: dict[str, Any]) -> bool:
-    """Algorithms without diagnostics have no posterior; one that this version does not know may have."""
-    return facts.get("algo") not in ALGORITHMS or facts["algo"] in DIAGNOSTICS
+def _weighs_models(facts: dict[str, Any], manifest: dict[str, Any]) -> bool:
+    """Algorithms without diagnostics have no posterior; one of pspo's that this version does not know may have."""
+    is_ours = "algorithm" not in manifest  # where others' came from is said there
+    return is_ours and (facts.get("algo") not in ALGORITHMS or facts["algo"] in DIAGNOSTICS)
 
 
 def _json(run: Run, name: str, meaning: str, notes: list[str]) -> dict[str, Any]:
@@ -87,9 +100,6 @@ def _json(run: Run, name: str, meaning: str, notes: list[str]) -> dict[str, Any]
         value = run.read(name)
     except UserError as problem:
         notes.append(f"{problem}")
-        return {}
-    if not isinstance(value, dict):
-        notes.append(f"{name}.json does not hold what a run writes there: {meaning}.")
         return {}
     return _finite(value, f"{name}.json", notes)
 
@@ -120,22 +130,12 @@ def _metrics(run: Run, notes: list[str]) -> list[dict[str, Any]]:
         return []
     rows = []
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
-        row = _row(line)
+        row = metrics_row(line)
         if row is None:
             notes.append(f"Line {number} of metrics.jsonl cannot be read; it and what follows were left out.")
             break
         rows.append(_finite(row, f"line {number} of metrics.jsonl", notes))
     return rows
-
-
-def _row(line: str) -> dict[str, Any] | None:
-    """One line of metrics, or None for the torn line of a kill."""
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    is_number: Callable[[Any], bool] = lambda value: isinstance(value, int | float)  # noqa: E731
-    return row if isinstance(row, dict) and "step" in row and all(map(is_number, row.values())) else None
 
 
 def _diagnostics(run: Run, notes: list[str]) -> dict[str, np.ndarray]:

@@ -56,6 +56,7 @@ def _helps(contents: Contents) -> dict[str, str]:
 
 NAMES = {
     "pspo": "pspo",
+    "algorithm": "Algorithm",
     "python": "Python",
     "platform": "Machine",
     "device": "Device",

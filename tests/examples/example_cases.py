@@ -1,0 +1,41 @@
+"""The example algorithm where tests find it: registered for one test, or declared by a package that looks installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pspo
+from pspo import algorithms
+
+ROOT = Path(__file__).parents[2]
+TINY = ["--preset", "smoke", "--quiet"]
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """`awac`, registered as a script does it; forgotten again afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(algorithms, "_registered", {})
+        pspo.register_algorithm("awac", "examples.awac")
+        yield
+
+
+def install(folder: Path, name: str, points: dict[str, str], version: str = "1.2") -> None:
+    """What pip leaves of a package with such entry points, in a folder that is then put on the path."""
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    lines = [f"{algo} = {module}" for algo, module in points.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[pspo.algorithms]", *lines, ""]))
+
+
+def install_awac(folder: Path) -> None:
+    """A package `offline-extras` with the example as its module."""
+    install(folder, "offline-extras", {"awac": "offline_extras.awac"})
+    package = folder / "offline_extras"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "awac.py").write_text((ROOT / "examples" / "awac.py").read_text())

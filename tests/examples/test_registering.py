@@ -1,0 +1,290 @@
+"""Algorithms that are not part of pspo: registered by a script, or declared by an installed package."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from example_cases import TINY, install, install_awac, registered
+
+import pspo
+from pspo import algorithms, checkpoint
+from pspo.algorithms import ALGORITHMS, CONTRACT, TITLES, get_algorithm, register_algorithm
+from pspo.cli import main
+from pspo.config import build, keys, preset
+from pspo.data import load_dataset, save_dataset
+from pspo.experiments.declarations import METHODS, get_method
+from pspo.listing import everything
+from pspo.ope.density import BEHAVIOURS
+
+__all__ = ["registered"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_registered(monkeypatch) -> None:
+    monkeypatch.setattr(algorithms, "_registered", {})
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch) -> Path:
+    """A package with the example algorithm, found on the path."""
+    folder = tmp_path / "site"
+    install_awac(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+def bare(name: str, *without: str, **more: object) -> types.ModuleType:
+    """A module that has what an algorithm needs, in name."""
+    module = types.ModuleType(name)
+    vars(module).update({part: object() for part in CONTRACT if part not in without} | more)
+    return module
+
+
+# Registered by a script
+
+
+def test_a_module_or_its_name_will_do() -> None:
+    register_algorithm("awac", "examples.awac")
+    assert get_algorithm("awac").__name__ == "examples.awac"
+    pspo.register_algorithm("awac", get_algorithm("awac"))  # a cell that is run twice
+    assert everything()["algorithms"] == TITLES | {"awac": "from examples.awac (registered)"}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_built_in_name_cannot_be_taken(name: str) -> None:
+    with pytest.raises(pspo.UserError, match=f"'{name}' is the name of a built-in algorithm: register yours under"):
+        register_algorithm(name, bare("mine"))
+    assert get_algorithm(name).__name__ == ALGORITHMS[name]
+
+
+def test_a_name_that_is_taken_by_another_module_is_refused() -> None:
+    register_algorithm("mine", bare("mine"))
+    with pytest.raises(pspo.UserError, match="'mine' is registered already, as mine: take another name"):
+        register_algorithm("mine", bare("yours"))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../up", "a.b"])
+def test_a_name_must_do_as_part_of_a_path(name: str) -> None:
+    with pytest.raises(pspo.UserError, match="is no name for an algorithm"):
+        register_algorithm(name, bare("mine"))
+
+
+@pytest.mark.parametrize("part", CONTRACT)
+def test_what_is_missing_is_named(part: str) -> None:
+    with pytest.raises(pspo.UserError, match=rf"mine is no algorithm: it lacks {part} \("):
+        register_algorithm("mine", bare("mine", part))
+
+
+def test_what_is_no_module_at_all_is_said() -> None:
+    with pytest.raises(pspo.UserError, match="5 is no algorithm: it lacks Config"):
+        register_algorithm("mine", 5)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_module_that_cannot_be_imported_is_one_sentence() -> None:
+    with pytest.raises(pspo.UserError, match=r"no_such_module cannot be imported \(No module named"):
+        register_algorithm("mine", "no_such_module")
+
+
+# Presets
+
+
+def test_without_presets_there_are_the_defaults_and_something_for_seconds() -> None:
+    register_algorithm("mine", bare("mine", Config=get_algorithm("bc").Config))
+    cls = get_algorithm("mine").Config
+    assert build(cls, preset("mine", "laptop", "liquidation")) == cls()
+    assert build(cls, preset("mine", "smoke", None)).steps < 100
+    with pytest.raises(pspo.UserError, match="unknown preset 'paper'"):
+        preset("mine", "paper", None)
+
+
+def test_a_module_brings_its_own_presets() -> None:
+    own = {"laptop": {"common": {"steps": 7}, "liquidation": {"gamma": 1.0}}, "paper": {"common": {"steps": 9}}}
+    register_algorithm("mine", bare("mine", PRESETS=own))
+    assert preset("mine", "laptop", None) == {"steps": 7}
+    assert preset("mine", "laptop", "liquidation") == {"steps": 7, "gamma": 1.0}
+    assert preset("mine", "paper", "hopper") == {"steps": 9}
+    assert preset("mine", "smoke", None)["steps"] < 100  # as if it had none
+
+
+def test_a_config_that_was_typed_in_has_keys_without_help(monkeypatch) -> None:
+    typed = types.ModuleType("typed")
+    monkeypatch.setitem(sys.modules, "typed", typed)
+    lines = ["from dataclasses import dataclass", "@dataclass(frozen=True)", "class Config:", "    rate: float = 0.5"]
+    exec("\n".join(lines), vars(typed))
+    (key,) = keys(typed.Config).values()
+    assert (key.name, key.default, key.help) == ("rate", 0.5, "")
+
+
+# A run from end to end
+
+
+class Stop(Exception):
+    """Raised in the middle of a run."""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    """`whole` was never stopped, `stopped` was after two of its three chunks, each with a checkpoint."""
+    folder = tmp_path_factory.mktemp("awac")
+    log = folder / "log.npz"
+    save_dataset(replace(load_dataset("liquidation", size=3000), task=None), log)
+
+    def stop(phase: str, step: int, *_: object) -> None:
+        if phase == "training" and step == 40:
+            raise Stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(algorithms, "_registered", {})
+        patch.setattr(checkpoint, "pause_after", lambda _: -1.0)
+        register_algorithm("awac", "examples.awac")
+        options = {"preset": "smoke", "say": lambda text: None}
+        pspo.train(log, "awac", out=folder / "whole", **options)
+        with pytest.raises(Stop):
+            pspo.train(log, "awac", out=folder / "stopped", progress=stop, **options)
+    return folder
+
+
+@pytest.fixture
+def whole(runs: Path) -> Path:
+    return runs / "whole"
+
+
+@pytest.fixture
+def stopped(runs: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(runs / "stopped", tmp_path / "stopped"))
+
+
+def assert_same(run: Path, other: Path) -> None:
+    for name in ("policy.safetensors", "metrics.jsonl", "config.json"):
+        assert (run / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_a_stopped_run_resumes_to_the_same_bits(whole: Path, stopped: Path, registered) -> None:
+    said: list[str] = []
+    pspo.resume(stopped, say=said.append)
+    assert "resuming at iteration 40" in said
+    assert_same(stopped, whole)
+
+
+def test_where_the_algorithm_is_missing_the_sentence_says_which(stopped: Path, capsys) -> None:
+    before = sorted(stopped.rglob("*"))
+    assert main(["resume", str(stopped), "--quiet"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "the algorithm 'awac' came from examples.awac (registered), which is not here: install its package" in said
+    assert "pspo.register_algorithm('awac', ...)" in said
+    assert sorted(stopped.rglob("*")) == before
+
+
+def test_a_run_never_decides_what_is_imported(stopped: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    (tmp_path / "planted.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, key in (("config", "algo"), ("manifest", "algorithm")):
+        path = stopped / f"{name}.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {key: "planted"}))
+    assert main(["resume", str(stopped), "--quiet"]) == 2
+    assert "planted" in capsys.readouterr().err
+    assert "planted" not in sys.modules
+
+
+def test_what_it_made_needs_the_algorithm_no_more(whole: Path, tmp_path: Path, capsys) -> None:
+    """Evaluation, report, off-policy evaluation and export, in a process that has never heard of awac."""
+    with pytest.raises(pspo.UserError, match="unknown algorithm 'awac'"):
+        get_algorithm("awac")
+    assert pspo.evaluate(whole, episodes=200, task="liquidation").episodes == 200
+    assert main(["report", str(whole)]) == 0
+    page = (whole / "report.html").read_text()
+    assert "examples.awac (registered)" in page
+    assert "diagnostics.safetensors" not in page  # it has no posterior to miss
+    judged = pspo.judge_run(whole, methods=("importance",), behaviour=BEHAVIOURS["liquidation"])
+    assert judged.estimates[0].low <= judged.estimates[0].high
+    pspo.export_policy(whole, tmp_path / "policy.onnx")
+    obs = pspo.load_dataset("liquidation", size=100).obs
+    exported = pspo.OnnxPolicy.load(tmp_path / "policy.onnx")(obs)
+    np.testing.assert_allclose(exported, pspo.load_policy(whole)(obs), atol=2e-5)
+    assert np.ptp(exported) > 0
+
+
+# Declared by an installed package
+
+
+def test_an_installed_algorithm_is_listed_and_explained(installed: Path, capsys) -> None:
+    assert main(["list"]) == 0
+    assert "from offline_extras.awac of offline-extras 1.2" in capsys.readouterr().out
+    assert "offline_extras" not in sys.modules  # a list imports nothing
+    assert main(["config", "--algo", "awac", "--task", "liquidation"]) == 0
+    said = capsys.readouterr().out
+    assert "components=4\n    Gaussians in the policy's mixture." in said
+    assert "gamma=1.0\n" in said
+
+
+def test_an_installed_algorithm_goes_on_with_what_the_registered_one_began(installed: Path, whole, stopped) -> None:
+    assert main(["resume", str(stopped), "--quiet"]) == 0
+    assert_same(stopped, whole)
+
+
+@pytest.mark.slow
+def test_an_installed_algorithm_trains_by_the_command_line(installed: Path, runs: Path, tmp_path: Path) -> None:
+    """In a process of its own, as a user has it; the same bits as the registered one."""
+    words = ["train", str(runs / "log.npz"), "--algo", "awac", *TINY, "--out", str(tmp_path / "run")]
+    env = os.environ | {"PYTHONPATH": str(installed)}
+    done = subprocess.run([sys.executable, "-m", "pspo", *words], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["algorithm"] == "offline_extras.awac of offline-extras 1.2"
+    assert_same(tmp_path / "run", runs / "whole")
+
+
+def test_a_grid_takes_an_installed_algorithm_by_its_name(installed: Path) -> None:
+    assert get_method("awac").algo == "awac"
+    assert get_method("cql") is METHODS["cql"]
+    with pytest.raises(pspo.UserError, match="unknown method 'awec': did you mean 'awac'"):
+        get_method("awec")
+
+
+def test_a_misspelt_name_finds_an_installed_algorithm(installed: Path) -> None:
+    with pytest.raises(pspo.UserError, match="unknown algorithm 'awacc': did you mean 'awac'"):
+        get_algorithm("awacc")
+
+
+def test_a_package_cannot_shadow_a_built_in_algorithm(tmp_path: Path, monkeypatch, capsys) -> None:
+    install(tmp_path, "impostor", {"cql": "impostor.cql"})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert get_algorithm("cql").__name__ == "pspo.algorithms.cql"
+    assert main(["list", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["algorithms"] == TITLES
+    assert said.err == (
+        "pspo: impostor.cql of impostor 1.2 offers 'cql', the name of a built-in algorithm: the built-in one is used.\n"
+    )
+
+
+def test_two_packages_with_the_same_name_are_refused_by_name(installed: Path, tmp_path, monkeypatch) -> None:
+    install(tmp_path / "other", "rival", {"awac": "rival.awac"})
+    monkeypatch.syspath_prepend(str(tmp_path / "other"))
+    with pytest.raises(pspo.UserError, match=r"'awac' is offered by .*rival.*: uninstall all but one"):
+        get_algorithm("awac")
+
+
+def test_a_script_may_put_its_own_in_the_place_of_an_installed_one(installed: Path) -> None:
+    assert get_algorithm("awac").__name__ == "offline_extras.awac"
+    register_algorithm("awac", "examples.awac")
+    assert get_algorithm("awac").__name__ == "examples.awac"
+
+
+def test_what_cannot_be_imported_or_is_no_algorithm_is_one_sentence(tmp_path: Path, monkeypatch) -> None:
+    install(tmp_path, "broken", {"gone": "broken.gone", "json": "json"})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(pspo.UserError, match=r"broken\.gone cannot be imported"):
+        get_algorithm("gone")
+    with pytest.raises(pspo.UserError, match="json is no algorithm: it lacks Config, prepare"):
+        get_algorithm("json")
