@@ -6,27 +6,27 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pspo import checkpoint
 from pspo.algorithms import pspo
 from pspo.algorithms.pspo_diagnostics import whole_pool
-from pspo.config import build
-from pspo.data.batches import device_log
 from pspo.data.normalise import Normaliser
 from pspo.display import Progress
 from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.pool import load_or_fit_pool
 from pspo.dynamics.posterior import log_posterior
-from pspo.dynamics.rollout import log_box, weigh
+from pspo.dynamics.rollout import Weighed, log_box, weigh
 from pspo.dynamics.termination import Termination, make_termination
 from pspo.envs.task import get_task
 from pspo.ope.fitted_q import FittedQ
 from pspo.ope.models import LogWeight, Models
 from pspo.ope.subject import Subject
+from pspo.ope.trained import last_state
 from pspo.runs import Run
+
+Consistency = Callable[[Any, Ensemble, Array, Array, Array], Weighed]
+"""(what weighs, the pool, raw observations, unit actions, key) -> what each model says, not yet weighed by its F."""
 
 
 def find_models(
@@ -42,17 +42,10 @@ def find_models(
 
 def _of_pspo(subject: Subject, run: Run, progress: Progress) -> Models | None:
     """The very posterior that the policy was trained with; its critics know no other log's units."""
-    facts, data = run.read("config"), subject.data
-    if facts["algo"] != "pspo" or run.read("manifest")["data_hash"] != data.hash:
+    trained = last_state(run, subject.data, progress)
+    if trained is None:
         return None
-    config = build(pspo.Config, facts["settings"])
-    parts, _ = pspo.prepare(config, data, facts["seed"], progress)
-    log = device_log(data, parts.norm, config.gamma)
-    shapes = jax.eval_shape(lambda log, key: pspo.init(config, parts, log, key), log, jax.random.PRNGKey(0))
-    found = checkpoint.load_newest(run.checkpoints, shapes, lambda text: None)
-    if found is None:
-        return None
-    state = found[1]
+    config, parts, state = trained
 
     def log_weight(critics: Any, pool: Ensemble, obs: Array, action: Array, key: Array) -> Array:
         target, value, spread = critics
@@ -66,12 +59,9 @@ def _of_pspo(subject: Subject, run: Run, progress: Progress) -> Models | None:
 
 def _by_critics(subject: Subject, config: pspo.Config, fitted: FittedQ, progress: Progress) -> Models:
     """A uniform prior, and the consistency of each model with the fitted critics, Eq. reweight_metric."""
-    data, norm = subject.data, subject.norm
-    pool, _ = load_or_fit_pool(data, norm, config.model, 0, partial(progress, "dynamics pool"))
-    rule = get_task(data.task).terminated if data.task else None
-    ends, _ = make_termination(config.termination, data, rule, norm, config.width, 0)
+    pool, ends = pool_of_log(subject, config, progress)
     critics = (fitted.critic, subject.network)
-    return _models(subject, config, norm, pool.models, ends, critics, _consistency(subject, config, fitted, ends))
+    return _models(subject, config, subject.norm, pool, ends, critics, _consistency(subject, config, fitted, ends))
 
 
 def _models(
@@ -88,11 +78,34 @@ def _models(
     return Models(norm, pool, ends, critics, log_weight, box, left, config.model_noise)
 
 
+# Critics that were fitted to the log weigh a pool of PSPO's recipe
+
+
 def _consistency(subject: Subject, config: pspo.Config, fitted: FittedQ, ends: Termination) -> LogWeight:
-    """P(T|E) with beta 1 in units of F's own spread between models, as PSPO's default has it."""
-    norm = subject.norm
+    """P(T|E) with F in units of its spread over the rows that are weighed together."""
+    weighed = with_fitted(subject, config, fitted, ends)
 
     def log_weight(critics: Any, pool: Ensemble, obs: Array, action: Array, key: Array) -> Array:
+        f = weighed(critics, pool, obs, action, key).f
+        return uniform_posterior(f, f_spread(f))
+
+    return log_weight
+
+
+def pool_of_log(subject: Subject, config: pspo.Config, progress: Progress) -> tuple[Ensemble, Termination]:
+    """Models of these data, the same for every policy, and where episodes in them end."""
+    data, norm = subject.data, subject.norm
+    pool, _ = load_or_fit_pool(data, norm, config.model, 0, partial(progress, "dynamics pool"))
+    rule = get_task(data.task).terminated if data.task else None
+    ends, _ = make_termination(config.termination, data, rule, norm, config.width, 0)
+    return pool.models, ends
+
+
+def with_fitted(subject: Subject, config: pspo.Config, fitted: FittedQ, ends: Termination) -> Consistency:
+    """What weighs are the fitted critics and the policy's network."""
+    norm = subject.norm
+
+    def weighed(critics: Any, pool: Ensemble, obs: Array, action: Array, key: Array) -> Weighed:
         judge, policy = fitted._replace(critic=critics[0]), subject._replace(network=critics[1])
         prior = jnp.full(pool.size, -jnp.log(pool.size))
 
@@ -104,7 +117,16 @@ def _consistency(subject: Subject, config: pspo.Config, fitted: FittedQ, ends: T
 
         q = judge.q(norm.encode(obs), action).mean(0)
         noise = pspo.model_noise(config, obs, key)
-        f = weigh(pool, prior, norm, ends, value, q, obs, action, noise, subject.gamma, beta=0.0).f
-        return log_posterior(prior, f, 1.0 / jnp.maximum(f.std(axis=0).mean(), 1e-12))
+        return weigh(pool, prior, norm, ends, value, q, obs, action, noise, subject.gamma, beta=0.0)
 
-    return log_weight
+    return weighed
+
+
+def f_spread(f: Array) -> Array:
+    """F's own spread between models, mean over rows."""
+    return jnp.maximum(f.std(axis=0).mean(), 1e-12)
+
+
+def uniform_posterior(f: Array, spread: Array | float) -> Array:
+    """log P(T|E), a uniform prior and beta 1 in units of F's spread, as PSPO's default has it; f (members, rows)."""
+    return log_posterior(jnp.full(f.shape[0], -jnp.log(f.shape[0])), f, 1.0 / spread)

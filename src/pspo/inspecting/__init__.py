@@ -1,0 +1,1 @@
+"""One state looked at closely: what the policy does there, and why."""

@@ -1,0 +1,68 @@
+"""A table to learn from, and what was said of a row, with the networks behind it for computing it anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pspo.data import Dataset, load_dataset
+from pspo.inspecting.inspection import Inspection
+from pspo.inspecting.judges import Judges
+from pspo.inspecting.place import compared_rows
+from pspo.ope.recipe import recipe_for
+from pspo.ope.subject import make_subject
+from pspo.policy import load_policy
+from pspo.policy_kinds import Net
+from pspo.runs import open_run
+
+ROW = 7
+COLUMNS = {"obs": "speed,load,heat", "action": "valve,fan", "reward": "gain", "timeout": "cut"}
+
+
+def write_table(path: Path, rows: int = 600, seed: int = 0) -> None:
+    """Episodes of ten rows, cut off (the last row is dropped), in which heat counts up and speed may be negative."""
+    rng = np.random.default_rng(seed)
+    lines = ["speed,load,heat,valve,fan,gain,cut"]
+    for i in range(rows):
+        speed, load = rng.normal(-1.0, 2.0), rng.uniform(0.0, 5.0)
+        valve, fan = rng.uniform(-1.0, 1.0), rng.uniform(2.0, 4.0)
+        gain = speed * valve - 0.3 * (fan - 3.0) ** 2 + 0.1 * rng.normal()
+        lines.append(f"{speed:.4f},{load:.4f},{i % 10},{valve:.4f},{fan:.4f},{gain:.4f},{int(i % 10 == 9)}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+class Looked:
+    def __init__(self, place: Path, found: Inspection, judges: Judges) -> None:
+        self.found, self.judges, self.run = found, judges, open_run(place)
+        facts = self.run.read("config")
+        self.data: Dataset = load_dataset(facts["dataset"], facts["columns"], facts["task"])
+        recipe = recipe_for(self.data, "smoke")
+        self.policy = load_policy(place)
+        self.subject = make_subject(self.policy, self.data, None, facts["settings"]["gamma"], recipe.pspo.gamma)
+        self.compared = self.data.obs[compared_rows(self.data)]
+        self.obs = self.data.obs[ROW]
+
+    def features(self, obs: Any = None) -> np.ndarray:
+        return self.judges.norm.encode(np.asarray(self.obs if obs is None else obs))
+
+    def unit(self, action: Any) -> np.ndarray:
+        return np.asarray(self.judges.norm.unit_action(np.asarray(action, np.float32)))
+
+    def q(self, obs: np.ndarray, unit: np.ndarray) -> np.ndarray:
+        """(critics, rows) by NumPy, in the log's units."""
+        x, critic = np.concatenate([self.features(obs), unit], axis=-1), self.judges.critic
+        each = [member_net(critic, i)(x)[..., 0] for i in range(critic.biases[0].shape[0])]
+        return float(self.judges.norm.reward_scale) * np.stack(each)
+
+
+def plain_net(net: Any) -> Net:
+    """In double precision."""
+    layers = (tuple(np.asarray(layer, np.float64) for layer in part) for part in (net.weights, net.biases))
+    return Net(*layers, net.activation)
+
+
+def member_net(stack: Any, i: int) -> Net:
+    layers = (tuple(np.asarray(layer[i], np.float64) for layer in part) for part in (stack.weights, stack.biases))
+    return Net(*layers, stack.activation)
