@@ -24,6 +24,8 @@ _HOMES = {
     "OnnxPolicy": "pspo.onnx_policy",
     "evaluate": "pspo.evaluation",
     "judge_run": "pspo.ope.of_run",
+    "inspect_policy": "pspo.inspecting.inspection",
+    "register_algorithm": "pspo.algorithms",
     "UserError": "pspo.errors",
 }
 
@@ -37,19 +39,23 @@ __all__ = [
     "check",
     "evaluate",
     "export_policy",
+    "inspect_policy",
     "judge_run",
     "load_dataset",
     "load_policy",
+    "register_algorithm",
     "resume",
     "save_dataset",
     "train",
 ]
 
 if TYPE_CHECKING:
+    from pspo.algorithms import register_algorithm
     from pspo.data import Columns, Dataset, check, load_dataset, save_dataset
     from pspo.errors import UserError
     from pspo.evaluation import evaluate
     from pspo.export import export_policy
+    from pspo.inspecting.inspection import inspect_policy
     from pspo.onnx_policy import OnnxPolicy
     from pspo.ope.of_run import judge_run
     from pspo.policy import Policy, load_policy

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pspo.errors import UserError
 from pspo.files import Corrupt, read_arrays, write_arrays
 from pspo.trees import from_arrays, to_arrays
 
@@ -21,6 +23,7 @@ def pause_after(save_seconds: float) -> float:
 
 
 def save(folder: Path, step: int, state: Any) -> None:
+    require_inside(folder)
     folder.mkdir(exist_ok=True)
     write_arrays(folder / f"{step:010d}.safetensors", to_arrays(state), {"step": step})
     # Later files are damaged ones that this run had to go back behind: they must not push out good ones.
@@ -34,14 +37,23 @@ def load_newest(folder: Path, like: S, warn: Callable[[str], None]) -> tuple[int
     for path in _files(folder):
         try:
             arrays, facts = read_arrays(path)
-            if facts["step"] != int(path.stem):
-                raise Corrupt(f"{path} says it is step {facts['step']}.")
-            return facts["step"], from_arrays(like, arrays)
+            step = int(path.stem)
+            if facts.get("step") != step:
+                raise Corrupt(f"{path} says it is step {facts.get('step')}.")
+            return step, from_arrays(like, arrays)
         except Corrupt as problem:
             warn(f"skipping a damaged checkpoint: {problem}")
     return None
 
 
+def require_inside(folder: Path) -> None:
+    """Old checkpoints are removed: never where a link leads out of the run."""
+    if folder.is_symlink():
+        raise UserError(f"{folder} is a link to elsewhere, where nothing is written: put a real folder in its place.")
+
+
 def _files(folder: Path) -> list[Path]:
-    """Newest first."""
-    return sorted(folder.glob("[0-9]*.safetensors"), reverse=True)
+    """Newest first; what somebody else has put there is not ours to read or to remove."""
+    return sorted(
+        (path for path in folder.glob("*.safetensors") if re.fullmatch(r"[0-9]{10,}", path.stem)), reverse=True
+    )

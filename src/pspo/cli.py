@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -14,17 +15,22 @@ from pspo.cli_collect import add_collect
 from pspo.cli_data import add_check_and_data, add_source, source_options
 from pspo.cli_experiment import add_experiment
 from pspo.cli_export import add_export
+from pspo.cli_inspect import add_inspect
 from pspo.cli_ope import add_ope
-from pspo.cli_parsing import add_command
+from pspo.cli_parsing import AGAIN, add_command
 from pspo.errors import Diverged, UserError
+from pspo.stopping import Terminated, heeding_signals, leave
 
-PROBLEM, DIVERGED, INTERRUPTED = 2, 3, 130
+PROBLEM, DIVERGED, INTERRUPTED, TERMINATED = 2, 3, 130, 143
+RESUME = "`pspo resume` goes on from the last checkpoint"
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run a command; returns the exit code. Only as the process's own command line does it take on signals."""
     arguments = _parser().parse_args(argv)
     try:
-        return arguments.command(arguments) or 0
+        with contextlib.nullcontext() if argv is not None else heeding_signals():
+            return arguments.command(arguments) or 0
     except UserError as problem:
         print(f"pspo: {problem}", file=sys.stderr)
         return PROBLEM
@@ -35,9 +41,16 @@ def main(argv: list[str] | None = None) -> int:
         where = f" {problem.filename}" if problem.filename else ""
         print(f"pspo: cannot read or write{where}: {problem.strerror or problem}.", file=sys.stderr)
         return PROBLEM
-    except KeyboardInterrupt:
-        print("pspo: stopped; `pspo resume` goes on from the last checkpoint.", file=sys.stderr)
-        return INTERRUPTED
+    except MemoryError:
+        print("pspo: there is not enough memory: take less data, or a larger machine.", file=sys.stderr)
+        return PROBLEM
+    except KeyboardInterrupt as stop:
+        many = getattr(arguments, "seeds", None) is not None
+        print(f"pspo: stopped; {AGAIN if many else arguments.stopped}.", file=sys.stderr)
+        code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
+        if argv is None:
+            leave(code)
+        return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pspo {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    train = add_command(commands, "train", _train, "Learn a policy from a dataset: a file or a name.")
+    train = add_command(commands, "train", _train, "Learn a policy from a dataset: a file or a name.", RESUME)
     add_source(train)
     train.add_argument("--algo", default="pspo", help="algorithm (default: %(default)s)")
     train.add_argument("--preset", default="laptop", help="laptop, paper or smoke (default: %(default)s)")
@@ -59,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--episodes", type=int, help="of the final judgement (default: the task's own number)")
     _common(train)
 
-    resume = add_command(commands, "resume", _resume, "Go on with a run that was stopped, to the same bits.")
+    resume = add_command(commands, "resume", _resume, "Go on with a run that was stopped, to the same bits.", RESUME)
     resume.add_argument("run", metavar="DIR")
     _common(resume)
 
@@ -79,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     add_collect(commands)
     add_experiment(commands)
     add_export(commands)
+    add_inspect(commands)
     add_ope(commands)
 
     report = add_command(
@@ -104,8 +118,6 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 
 def _display(arguments: argparse.Namespace) -> dict[str, Any]:
-    import contextlib
-
     from pspo import trackers
     from pspo.display import for_terminal, silent
 
@@ -174,7 +186,7 @@ def _resume(arguments: argparse.Namespace) -> None:
     if run.finished:
         print(f"{run.path} is finished already.")
         return
-    use_threads(_threads(arguments.threads or run.read("manifest")["threads"]))
+    use_threads(_threads(arguments.threads or run.read("manifest", "threads")["threads"]))
     from pspo.training import resume
 
     options = _display(arguments)
@@ -216,8 +228,11 @@ def _print_result(result: dict[str, Any]) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> None:
+    from pspo.algorithms import shadowed
     from pspo.listing import as_lines, everything
 
+    for clash in shadowed():
+        print(f"pspo: {clash}", file=sys.stderr)
     print(json.dumps(everything(), indent=2) if arguments.json else "\n".join(as_lines(everything())))
 
 

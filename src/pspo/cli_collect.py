@@ -11,12 +11,12 @@ from typing import Any
 from pspo.cli_parsing import add_command
 from pspo.errors import UserError
 
-INTERRUPTED = 130
 HELP = "Write a dataset of what a behaviour policy or an online learner does in a simulator."
 
 
 def add_collect(commands: Any) -> None:
-    parser = add_command(commands, "collect", _collect, HELP)
+    stopped = "the same command goes on from what is in the .partial folder"
+    parser = add_command(commands, "collect", _collect, HELP, stopped)
     parser.add_argument(
         "name",
         metavar="TASK-LABEL",
@@ -35,7 +35,7 @@ def add_collect(commands: Any) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress display")
 
 
-def _collect(arguments: argparse.Namespace) -> int | None:
+def _collect(arguments: argparse.Namespace) -> None:
     from pspo.compute import use_threads
     from pspo.config import parse_settings
     from pspo.display import for_terminal, silent
@@ -46,20 +46,16 @@ def _collect(arguments: argparse.Namespace) -> int | None:
     use_threads(arguments.threads or int(os.environ.get("NPROC") or 1))
     from pspo.collecting.collect import collect
 
-    try:
-        with contextlib.nullcontext(silent) if arguments.quiet else for_terminal() as progress:
-            summary = collect(
-                arguments.name,
-                arguments.out or f"{arguments.name}.hdf5",
-                arguments.transitions,
-                arguments.seed,
-                arguments.policy,
-                arguments.steps,
-                settings,
-                progress,
-                lambda text: print(text, file=sys.stderr),
-            )
-    except KeyboardInterrupt:
-        print("pspo: stopped; the same command goes on from what is in the .partial folder.", file=sys.stderr)
-        return INTERRUPTED
+    with contextlib.nullcontext(silent) if arguments.quiet else for_terminal() as progress:
+        summary = collect(
+            arguments.name,
+            arguments.out or f"{arguments.name}.hdf5",
+            arguments.transitions,
+            arguments.seed,
+            arguments.policy,
+            arguments.steps,
+            settings,
+            progress,
+            lambda text: print(text, file=sys.stderr),
+        )
     print(summary)

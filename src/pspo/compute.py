@@ -41,8 +41,12 @@ def threads() -> int:
 
 def keep_compiled_programs() -> None:
     """Let JAX keep what it compiles beside our other cached results, apart for each kind of processor."""
+    import warnings
+
     import jax
 
+    # Without room for them, or with damaged ones, programs are compiled anew: that costs time and changes nothing.
+    warnings.filterwarnings("ignore", message="Error (writing|reading) persistent compilation cache")
     if jax.config.values.get("jax_compilation_cache_dir") is None:  # else the user has chosen a place
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / f"programs-{_processor()}"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)

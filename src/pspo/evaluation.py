@@ -22,6 +22,8 @@ from pspo.policy import Policy, load_policy, to_network
 
 @dataclass(frozen=True)
 class Evaluation:
+    """What a policy earns in a simulator. What only a known optimum can tell is None elsewhere."""
+
     episodes: int
     return_mean: float
     return_std: float
@@ -35,6 +37,7 @@ class Evaluation:
     optimal_score: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
+        """What is known, by name."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
@@ -82,7 +85,11 @@ def evaluate_network(task: Task, actor: Actor, policy: Any, episodes: int, seed:
 def evaluate(
     what: str | Path | Policy, episodes: int | None = None, seed: int = 0, task: str | None = None
 ) -> Evaluation:
-    """A run directory, a policy file or a policy, in the simulator of its task; as many episodes as usual there."""
+    """Play a run directory's policy, a policy file's or a policy in the simulator of its task, acting by its mode.
+
+    `episodes` default to the task's own number; `seed` is that of the episodes. `task` names a simulator for a policy
+    whose data named none.
+    """
     if episodes is not None:
         require_episodes(episodes)
     keep_compiled_programs()

@@ -21,6 +21,10 @@ import numpy as np
 
 from pspo.errors import UserError
 
+# What a header that says anything whatever can lead to.
+DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError)
+MOST_DIGITS = 18  # of a whole number in JSON: what follows counts in 64 bits
+
 
 class Corrupt(Exception):
     """A file that is not what was written; the message says how it shows."""
@@ -28,18 +32,22 @@ class Corrupt(Exception):
 
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Write beside the target, flush to disk, then replace: a reader sees the old file or the new one."""
-    data = content.encode() if isinstance(content, str) else content
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content  # half a character
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(name, 0o666 & ~_umask())
+            os.replace(name, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+    except OSError as problem:
+        problem.filename = str(path)  # what the user knows it by; of a full disk nothing is named at all
         raise
 
 
@@ -60,6 +68,14 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
+def require_space(path: Path, size: int) -> None:
+    """Ask the disk for a new file of so many bytes, for writers that cannot be told in the middle that it is full."""
+    with open(path, "xb") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+    path.unlink()
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -70,14 +86,33 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+def parse_json(text: str | bytes) -> Any:
+    """JSON from outside: whatever is wrong with it is a ValueError, also what Python itself cannot hold or compute."""
+    try:
+        return json.loads(text, parse_int=_whole_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a whole number has {len(digits)} digits")
+    return int(digits)
+
+
 def read_json(path: Path) -> Any:
     """A JSON file that the program itself wrote; damage is the user's to know."""
     try:
-        return json.loads(path.read_text())
+        return parse_json(path.read_text())
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: is {path.parent} a run directory?") from None
     except (OSError, ValueError) as problem:
-        raise UserError(f"{path} cannot be read ({problem}): restore it or train again.") from None
+        raise UserError(f"{path} cannot be read ({one_line(problem)}): restore it or train again.") from None
+
+
+def one_line(problem: BaseException) -> str:
+    """What a library says, fit for the middle of a sentence."""
+    return " ".join(str(problem).split())[:200].rstrip(".") or type(problem).__name__
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
@@ -97,17 +132,20 @@ def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            seal = json.loads((file.metadata() or {}).get("pspo", "{}"))
+            seal = parse_json((file.metadata() or {}).get("pspo", "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         if "sha256" not in seal:
             raise Corrupt(f"{path} carries no checksum.")
         if digest(arrays, seal["facts"]) != seal["sha256"]:
             raise Corrupt(f"{path} does not match its checksum.")
-        return arrays, json.loads(seal["facts"])
+        facts = parse_json(seal["facts"])
     except FileNotFoundError:
         raise
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as problem:
-        raise Corrupt(f"{path} cannot be read ({problem}).") from problem
+    except (SafetensorError, *DAMAGE) as problem:
+        raise Corrupt(f"{path} cannot be read ({one_line(problem)}).") from problem
+    if not isinstance(facts, dict):
+        raise Corrupt(f"{path} holds no facts beside its arrays.")
+    return arrays, facts
 
 
 def digest(arrays: dict[str, np.ndarray], facts: str = "") -> str:
@@ -131,6 +169,6 @@ def cache_folder() -> Path:
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on `path`: of two processes that want the same result, one makes it, one waits."""
-    with open(path, "w") as file:
+    with open(path, "a") as file:  # not "w": what the path may lead to is never emptied
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pspo.errors import UserError
+from pspo.files import parse_json
 
 FORMAT = "pspo-onnx-1"
 INPUT, OUTPUT = "observation", "action"
@@ -28,7 +28,7 @@ class OnnxPolicy:
             self.action_low, self.action_high = (np.array(contract["output"][b], np.float32) for b in ("low", "high"))
             self.facts: dict[str, Any] = dict(contract["origin"])
             sha256 = contract["model"]["sha256"]
-        except (KeyError, IndexError, TypeError, ValueError) as problem:
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as problem:
             raise UserError(f"the contract of {name} is incomplete ({problem!r}): export the policy again.") from None
         if hashlib.sha256(model).hexdigest() != sha256:
             raise UserError(f"{name} is not the file that its contract describes: copy both files, or export again.")
@@ -49,6 +49,7 @@ class OnnxPolicy:
         return cls(model, _read_contract(path), str(path))
 
     def __call__(self, obs: Any) -> np.ndarray:
+        """The action for one observation, or for each of an array with any leading shape."""
         obs = np.asarray(obs, dtype=np.float32)
         if obs.ndim == 0 or obs.shape[-1] != self.obs_dim:
             raise UserError(f"an observation has {self.obs_dim} numbers, not shape {obs.shape}.")
@@ -72,10 +73,10 @@ def contract_path(path: Path) -> Path:
 def _read_contract(path: Path) -> dict[str, Any]:
     beside = contract_path(path)
     try:
-        contract = json.loads(beside.read_bytes())
+        contract = parse_json(beside.read_bytes())
     except FileNotFoundError:
         raise UserError(f"{path} has no contract: put {beside.name} beside it, or export the policy again.") from None
-    except (OSError, ValueError, RecursionError) as problem:
+    except (OSError, ValueError) as problem:
         raise UserError(f"{beside} cannot be read ({problem}): export the policy again.") from None
     if not isinstance(contract, dict):
         raise UserError(f"{beside} is not the contract of an exported policy: export the policy again.")

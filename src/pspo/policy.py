@@ -11,11 +11,12 @@ import numpy as np
 
 from pspo.data.normalise import Normaliser
 from pspo.errors import UserError
-from pspo.files import Corrupt, read_arrays, write_arrays
+from pspo.files import DAMAGE, Corrupt, one_line, read_arrays, write_arrays
 from pspo.policy_kinds import ACTIVATIONS, KINDS, Net
 
 FORMAT = "pspo-policy-2"
 FILE_NAME = "policy.safetensors"
+LARGEST = 1e6  # of a policy's numbers, such as the length of a latent: none of ours comes near
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,16 @@ class Policy:
 
     @property
     def obs_dim(self) -> int:
+        """How many numbers an observation has."""
         return self.norm.obs_mean.shape[0]
 
     @property
     def action_dim(self) -> int:
+        """How many numbers an action has."""
         return self.norm.action_low.shape[0]
 
     def __call__(self, obs: np.ndarray) -> np.ndarray:
+        """The action for one observation, or for each of an array with any leading shape."""
         return self._act(obs, None)
 
     def sample(self, obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -53,9 +57,11 @@ class Policy:
 
     @property
     def parts(self) -> dict[str, Any]:
+        """Networks, arrays and numbers together, by name."""
         return self.nets | self.arrays | self.numbers
 
     def save(self, path: Path) -> None:
+        """As one checksummed safetensors file."""
         arrays = {f"array.{name}": array for name, array in self.arrays.items()}
         arrays |= {f"norm.{name}": np.asarray(a) for name, a in zip(self.norm._fields, self.norm, strict=True)}
         for name, net in self.nets.items():
@@ -67,6 +73,7 @@ class Policy:
 
     @classmethod
     def load(cls, path: Path) -> Policy:
+        """From such a file; a damaged one, or one of another version, is refused."""
         try:
             arrays, facts = read_arrays(path)
             if facts.pop("format", None) != FORMAT:
@@ -74,7 +81,7 @@ class Policy:
             kind, nets, numbers = facts.pop("kind"), facts.pop("nets"), facts.pop("numbers")
             if kind not in KINDS or not all(net["activation"] in ACTIVATIONS for net in nets.values()):
                 raise Corrupt(f"{path} holds a policy of an unknown kind.")
-            return cls(
+            loaded = cls(
                 kind=kind,
                 nets={name: _net(arrays, name, **form) for name, form in nets.items()},
                 arrays={n.removeprefix("array."): a for n, a in arrays.items() if n.startswith("array.")},
@@ -82,10 +89,28 @@ class Policy:
                 norm=Normaliser(*(arrays[f"norm.{name}"] for name in Normaliser._fields)),
                 facts=facts,
             )
+            _require_able(loaded)
         except FileNotFoundError:
             raise UserError(f"there is no policy at {path}: train one, or give a run directory.") from None
-        except (Corrupt, KeyError, TypeError, AttributeError) as problem:
-            raise UserError(f"the policy file is damaged: {problem}") from None
+        except (Corrupt, *DAMAGE, IndexError) as problem:
+            said = str(problem) if isinstance(problem, Corrupt) else f"{path} holds no policy ({one_line(problem)})."
+            raise UserError(f"the policy file is damaged: {said}") from None
+        return loaded
+
+
+def _require_able(policy: Policy) -> None:
+    """Its parts fit together: it can act. A checksum says nothing of who wrote the file."""
+    if not isinstance(policy.facts.get("task"), str | None):
+        raise TypeError("its task is no name")
+    if not all(isinstance(number, int | float) and abs(number) <= LARGEST for number in policy.numbers.values()):
+        raise ValueError("one of its numbers is out of range")
+    nets = [array for net in policy.nets.values() for array in (*net.weights, *net.biases)]
+    if not all(np.isfinite(array).all() for array in (*nets, *policy.arrays.values(), *policy.norm)):
+        raise ValueError("some of its numbers are not finite")
+    with np.errstate(all="ignore"):
+        action = policy(np.zeros(policy.obs_dim, np.float32))
+    if action.shape != (policy.action_dim,):
+        raise ValueError(f"it gives actions of shape {action.shape}")
 
 
 def _net(arrays: dict[str, np.ndarray], name: str, layers: int, activation: str) -> Net:

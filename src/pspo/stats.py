@@ -23,27 +23,37 @@ Statistic = Callable[[Scores], float]
 
 
 class MeanAndStd(NamedTuple):
+    """Of the runs on one task."""
+
     mean: float
     std: float | None  # of the sample; None for one value, whose spread nobody knows
 
 
 class Interval(NamedTuple):
+    """The ends of a bootstrap interval."""
+
     low: float
     high: float
 
 
 class Improvement(NamedTuple):
+    """How probably one method's run beats another's."""
+
     probability: float
     interval: Interval | None
 
 
 class Profile(NamedTuple):
+    """A performance profile, for a figure."""
+
     thresholds: np.ndarray
     share: np.ndarray  # of runs above each threshold
     band: np.ndarray | None  # (2, thresholds): lower and upper ends, each threshold for itself
 
 
 class TTest(NamedTuple):
+    """Of a paired t-test."""
+
     t: float
     p: float  # one-sided: of a t this large or larger if x were no better than y
     degrees_of_freedom: int

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 from pspo import checkpoint
-from pspo.algorithms import get_algorithm, get_diagnostics
+from pspo.algorithms import get_algorithm, get_diagnostics, outside
 from pspo.algorithms.sharing import about_pool
 from pspo.compute import keep_compiled_programs
 from pspo.config import build, flatten
@@ -42,6 +42,8 @@ from pspo.trackers import Tracker, no_tracker
 
 EVALUATION_SEED = 10_000  # of the looks during training
 JUDGEMENT_SEED = 20_000  # of the final judgement: fresh episodes
+NEEDED = ("algo", "dataset", "task", "preset", "seed", "episodes", "settings")
+"""What config.json must say for a run to be gone on with."""
 
 
 def train(
@@ -60,7 +62,11 @@ def train(
 ) -> Run:
     """Learn a policy from a dataset; returns the finished run. Everything is checked before anything is written.
 
-    `episodes` of the final judgement default to the task's own number; `columns` and `task` go to `load_dataset`.
+    `dataset` is whatever `load_dataset` takes, which also gets `columns` and `task`. `algo` and `preset` are names that
+    `pspo list` shows; `settings` change single keys of the preset, as in {"alpha": 0.01}. `out` is the run directory,
+    by default a new one under runs/. `episodes` of the final judgement default to the task's own number. `progress` is
+    called as the work goes on, `say` with what a person should know, and `tracker` with the run's folder: it returns
+    what receives every row of metrics. Raises `UserError` for bad input, and `Diverged` where a number is not finite.
     """
     module = get_algorithm(algo)
     if not 0 <= seed < 2**31:
@@ -79,12 +85,15 @@ def train(
         "dataset": source,
         "name": data.name,
         "columns": columns and as_columns(columns).given(),
+        "names": {"obs": [*data.obs_names], "action": [*data.action_names]},
         "task": data.task,
         "preset": preset,
         "seed": seed,
         "episodes": episodes or (get_task(data.task).default_episodes if data.task else 0),
     }
     manifest = describe_machine() | {"data_hash": data.hash, "seed": seed, "timings": {}}
+    if origin := outside().get(algo):
+        manifest["algorithm"] = origin  # to be read by people: what it names is never imported
     place = out or free_path(f"{data.name}-{algo}-{preset}-seed{seed}")
     run = create(place, {"config": facts | {"settings": flatten(config)}, "manifest": manifest})
     with writing(run):
@@ -98,15 +107,19 @@ def resume(
     say: Callable[[str], None] = print,
     tracker: Callable[[Path], Tracker] = no_tracker,
 ) -> Run:
-    """Go on with a run that was stopped. `dataset` is needed only where the data came from memory."""
+    """Go on with a run that was stopped, to the same bits; one that is finished is returned as it is.
+
+    `dataset` is needed only where the data came from memory. Data that have changed since are refused.
+    """
     run = open_run(path)
     if run.finished:
         return run
-    facts = run.read("config")
-    module = get_algorithm(facts["algo"])
+    facts, manifest = run.read("config", *NEEDED), run.read("manifest", "data_hash", "timings")
+    checkpoint.require_inside(run.checkpoints)
+    module = get_algorithm(facts["algo"], manifest.get("algorithm"))
     columns = None if isinstance(dataset, Dataset) else facts.get("columns")
     data = load_dataset(dataset if dataset is not None else facts["dataset"], columns, facts.get("task"), progress)
-    if data.hash != run.read("manifest")["data_hash"]:
+    if data.hash != manifest["data_hash"]:
         raise UserError(f"the data of {run.path} have changed since it was started: restore them or train anew.")
     with writing(run):
         return _work(run, module, build(module.Config, facts["settings"]), data, progress, say, tracker)

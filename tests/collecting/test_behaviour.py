@@ -94,7 +94,7 @@ def changed(**arrays) -> dict[str, np.ndarray]:
         (changed(obs_mean=np.zeros(OBS_DIM), obs_std=np.zeros(OBS_DIM)), "'obs_std' is not positive"),
         (changed(obs_meen=np.zeros(OBS_DIM)), "'obs_meen' has no meaning"),
         (changed(w3=np.zeros((4, 4))), "'w3' has no meaning"),  # a layer after a gap would be left out in silence
-        (changed(w0=np.array([None, 1], dtype=object)), "'w0' is pickled, which is never loaded"),
+        (changed(w0=np.array([None, 1], dtype=object)), "'w0' holds pickled objects, which are never loaded"),
     ],
 )
 def test_a_defect_is_said_in_one_sentence(arrays, says, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_defect_is_said_in_one_sentence(arrays, says, tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no policy file"):
+    with pytest.raises(UserError, match="there is no file"):
         load_behaviour(tmp_path / "nothing.npz", OBS_DIM, ACTION_DIM)
     with pytest.raises(UserError, match="is a folder"):
         load_behaviour(tmp_path, OBS_DIM, ACTION_DIM)

@@ -178,5 +178,5 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path):
     with pytest.raises(UserError, match=r"no config\.json"):
         write_report(tmp_path)
     (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(UserError, match="does not hold a run's settings"):
+    with pytest.raises(UserError, match="does not hold what a run writes there"):
         write_report(tmp_path)

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pspo.data.store import DAMAGE
+from pspo.data.npz_members import read_members
+from pspo.data.reading import require_file
 from pspo.errors import UserError, unknown_name
 from pspo.files import write_atomic
 
@@ -119,33 +120,14 @@ def save_behaviour(policy: Gaussian, path: Path) -> None:
 
 def load_behaviour(path: Path, obs_dim: int, action_dim: int) -> tuple[Gaussian, str]:
     """The policy of a file and the file's SHA-256; a policy for other dimensions is refused."""
-    if path.is_dir():
-        raise UserError(f"'{path}' is a folder: give the path of a policy file (.npz).")
     try:
+        require_file(path)
         content = path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"there is no policy file '{path}': check the path.") from None
-    try:
-        policy = _from_arrays(_read_members(content), obs_dim, action_dim)
+        arrays, _ = read_members(io.BytesIO(content), lambda name: True)
+        policy = _from_arrays(arrays, obs_dim, action_dim)
     except UserError as problem:
         raise UserError(f"in the policy file '{path}', {problem}") from None
     return policy, hashlib.sha256(content).hexdigest()
-
-
-def _read_members(content: bytes) -> dict[str, np.ndarray]:
-    if content[:2] != b"PK":
-        raise UserError("nothing can be read, as it is not an NPZ file: write it with numpy.savez.")
-    member = "the list of arrays"
-    arrays = {}
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as npz:
-            for member in npz.files:
-                arrays[member] = npz[member]
-    except DAMAGE as problem:
-        if "allow_pickle" in str(problem):
-            raise UserError(f"'{member}' is pickled, which is never loaded: store plain arrays.") from None
-        raise UserError(f"'{member}' is damaged ({problem}): copy the file anew.") from None
-    return arrays
 
 
 def _from_arrays(arrays: dict[str, np.ndarray], obs_dim: int, action_dim: int) -> Gaussian:

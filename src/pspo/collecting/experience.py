@@ -76,9 +76,10 @@ class Experience:
         for path in sorted(folder.glob("experience-*.safetensors")):
             try:
                 arrays, facts = read_arrays(path)
+                self._require_rows(path, arrays)
             except Corrupt as problem:
                 raise UserError(f"{problem} Remove '{folder}' and begin anew.") from None
-            if facts["start"] != self.size or self.size == size:
+            if facts.get("start") != self.size or self.size == size:
                 continue
             stop = min(self.size + len(arrays["reward"]), size)
             for name in _FIELDS:
@@ -89,6 +90,13 @@ class Experience:
         self.saved = size
         ends = np.flatnonzero((self.terminal | self.timeout)[:size])
         self.episodes, self.open_start = ends.size, int(ends[-1]) + 1 if ends.size else 0
+
+    def _require_rows(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
+        rows = len(arrays["reward"]) if "reward" in arrays and arrays["reward"].ndim else 0
+        for name in _FIELDS:
+            wanted = (rows, *getattr(self, name).shape[1:])
+            if name not in arrays or arrays[name].shape != wanted:
+                raise Corrupt(f"{path} lacks '{name}' of shape {wanted}.")
 
 
 _FIELDS = ("obs", "action", "reward", "next_obs", "terminal", "timeout")

@@ -22,7 +22,7 @@ def progress_kept(out: Path, request: dict[str, Any]) -> Iterator[Path]:
     """The folder for this request and nobody else's. An error or a kill leaves it; success removes it."""
     folder = partial_folder(out)
     folder.mkdir(exist_ok=True)
-    with open(folder / "lock", "w") as lock:
+    with open(folder / "lock", "a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -38,10 +38,14 @@ def _require_same_request(folder: Path, out: Path, request: dict[str, Any]) -> N
     if not (folder / "request.json").exists():
         return
     before = read_json(folder / "request.json")
+    if not isinstance(before, dict):
+        raise UserError(f"{folder / 'request.json'} is damaged: remove '{folder}' and begin anew.")
     for name in sorted(before.keys() | request.keys()):
         old, new = before.get(name), request.get(name)
-        if old != new and not (name == "steps" and old and new and new > old):
+        more_steps = name == "steps" and isinstance(old, int) and isinstance(new, int) and new > old
+        if old != new and not more_steps:
             raise UserError(
-                f"'{folder}' holds the beginning of another collection ({name} is {old}, now {new}): "
+                f"'{folder}' holds the beginning of another collection ({name[:40]} is {str(old)[:80]}, "
+                f"now {str(new)[:80]}): "
                 f"give the command that '{out}' was begun with, or remove that folder."
             )

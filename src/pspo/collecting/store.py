@@ -13,10 +13,12 @@ import numpy as np
 
 from pspo import __version__
 from pspo.data.dataset import Dataset
+from pspo.data.hdf5 import DAMAGE as HDF5_DAMAGE
 from pspo.data.hdf5 import save_hdf5
 from pspo.envs.mujoco import HORIZON, Episode
 from pspo.envs.task import get_task
 from pspo.errors import UserError
+from pspo.files import parse_json
 
 LIBRARIES = ("numpy", "gymnasium", "mujoco")
 
@@ -86,11 +88,12 @@ def already_collected(out: Path, request: dict[str, Any]) -> Summary | None:
     try:
         with h5py.File(out, "r") as file:
             facts |= file.attrs
-        same = json.loads(facts["collected"]) == request
-    except (OSError, KeyError, ValueError):
-        same = False
+        same = parse_json(facts["collected"]) == request
+        numbers = int(facts["rows"]), int(facts["episodes"]), float(facts["return_mean"]), float(facts["score"])
+    except HDF5_DAMAGE:
+        same, numbers = False, (0, 0, 0.0, 0.0)
     if not same:
         raise UserError(
             f"'{out}' exists already and is not the result of this command: remove it or give another --out."
         )
-    return Summary(str(out), int(facts["rows"]), int(facts["episodes"]), facts["return_mean"], facts["score"])
+    return Summary(str(out), *numbers)

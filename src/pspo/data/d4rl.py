@@ -28,7 +28,7 @@ def fields_from_d4rl(arrays: dict[str, Any], unread: Iterable[str] = ()) -> dict
     """
     unread = [*unread, *(str(key) for key in arrays if key not in KNOWN_KEYS)]
     _require_keys(arrays, unread)
-    notes = [str(note) for note in arrays.get("notes", ())]
+    notes = read_notes(arrays)
     if unread:
         notes.append(_unread_note(unread))
 
@@ -50,6 +50,18 @@ def fields_from_d4rl(arrays: dict[str, Any], unread: Iterable[str] = ()) -> dict
 
     labels = {key: _text(key, arrays[key]) for key in ("name", "task") if arrays.get(key) is not None}
     return {**fields, **labels, "notes": tuple(notes)}
+
+
+def read_notes(arrays: Mapping[str, Any]) -> list[str]:
+    """What a file says about itself: texts, in a list or in an array of any shape, or a single one."""
+    found = arrays.get("notes", ())
+    if isinstance(found, np.ndarray):
+        found = found.reshape(-1).tolist()
+    elif isinstance(found, str):
+        found = [found]
+    if not isinstance(found, list | tuple):
+        raise UserError(f"'notes' is {type(found).__name__}: give a list of texts.")
+    return [str(note) for note in found]
 
 
 def arrays_for_d4rl(dataset: Dataset) -> dict[str, np.ndarray]:

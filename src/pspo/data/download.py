@@ -70,7 +70,12 @@ class _Part:
         return self.path.with_name(f"{self.path.name}.version")
 
     def version(self) -> str | None:
-        return self.mark.read_text() if self.mark.exists() else None
+        """None where there is none, or where it cannot be told to a server: then nothing vouches for the part."""
+        found = self.mark.read_text(errors="replace") if self.mark.exists() else None
+        if found is not None and not (found.isascii() and found.isprintable()):
+            self.remove()
+            return None
+        return found
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -79,10 +84,10 @@ class _Part:
 
 def _receive(url: str, part: _Part, stage: str, progress: Progress) -> bool:
     """Take what one connection gives; true if that completes the file."""
-    headers = {"User-Agent": "pspo"}
+    headers, version = {"User-Agent": "pspo"}, part.version()
     if part.size:
         headers["Range"] = f"bytes={part.size}-"
-        if version := part.version():
+        if version:
             headers["If-Range"] = version  # another version is sent from its start
     try:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_SECONDS)
@@ -158,8 +163,15 @@ def record(target: Path, checksum: str) -> None:
 
 
 def recorded(target: Path) -> str | None:
+    """The checksum of the first download; None where there was none. A record that says nothing is no licence."""
     path = _record_of(target)
-    return _checksum_in(path.read_text(errors="replace")) if path.exists() else None
+    if not path.exists():
+        return None
+    if (found := _checksum_in(path.read_text(errors="replace"))) is None:
+        raise UserError(
+            f"'{path}' holds no SHA-256: remove it to trust '{target.name}' as it is, or both to get it anew."
+        )
+    return found
 
 
 def published(url: str) -> str | None:

@@ -13,16 +13,16 @@ from pspo.data.columns import Columns
 from pspo.data.d4rl import KNOWN_KEYS, arrays_for_d4rl
 from pspo.data.dataset import Dataset
 from pspo.data.mapped import mapped_dataset
-from pspo.data.reading import naming, require_file
+from pspo.data.reading import naming, require_file, require_room
 from pspo.errors import UserError
-from pspo.files import replacing
+from pspo.files import parse_json, replacing, require_space
 
 SUFFIXES = (".hdf5", ".h5")
 USUAL_GROUPS = ("infos", "metadata")  # of D4RL's own files; nothing in them is needed
 TEXTS = "pspo"  # the attribute with name, task and notes as JSON; files of others may have them one by one
 BLOCK_BYTES = 1 << 24
-# Deflate shrinks at most about a thousandfold: a file that promises more is damaged, and must not fill the memory.
-MOST_EXPANSION = 1100
+OVERHEAD_BYTES = 1 << 14  # of a file's structure and texts, about
+MOST_TEXTS = 1000  # in one array: names and notes, and each may be as long as the file
 # All that h5py is known to raise on a damaged file.
 DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, MemoryError, OverflowError)
 
@@ -45,6 +45,7 @@ def load_hdf5(path: str | Path, columns: Columns | None = None) -> Dataset:
 def _read(file: Any, path: Path, columns: Columns | None) -> Dataset:
     labels = {"name": path.stem, **_labels(file.attrs)}
     names = [str(key) for key in file]
+    _require_room(file, path, names if columns is not None else [key for key in names if key in KNOWN_KEYS])
     if columns is not None:
         arrays = [key for key in names if key not in USUAL_GROUPS]
         return mapped_dataset(
@@ -54,10 +55,19 @@ def _read(file: Any, path: Path, columns: Columns | None) -> Dataset:
     return Dataset.from_arrays(labels | {key: _array(file, key) for key in names if key in KNOWN_KEYS}, unread)
 
 
+def _require_room(file: Any, path: Path, names: list[str]) -> None:
+    """For the arrays that may be read, together; links are refused when it comes to them."""
+    import h5py
+
+    plain = [name for name in names if isinstance(file.get(name, getlink=True), h5py.HardLink)]
+    arrays = [found for name in plain if isinstance(found := file[name], h5py.Dataset)]
+    require_room(sum(int(array.nbytes) for array in arrays if array.shape is not None), path.stat().st_size)
+
+
 def _labels(attributes: Any) -> dict[str, Any]:
     found = {key: attributes[key] for key in ("action_low", "action_high") if key in attributes}
     if TEXTS in attributes:
-        found |= json.loads(attributes[TEXTS])
+        found |= parse_json(attributes[TEXTS])
     else:
         found |= {key: _label(attributes[key]) for key in ("name", "task", "notes") if key in attributes}
     return {key: value for key, value in found.items() if value is not None and not _is_empty(value)}
@@ -78,9 +88,9 @@ def _array(file: Any, key: str) -> Any:
     if found.shape is None:
         raise UserError(f"'{key}' is empty: give an array of numbers.")
     if found.dtype.kind not in "biuf":
+        if (count := int(np.prod(found.shape))) > MOST_TEXTS:
+            raise UserError(f"'{key}' holds {count} texts, and at most {MOST_TEXTS} are read: give numbers.")
         return _label(found[()])
-    if found.nbytes > MOST_EXPANSION * Path(file.filename).stat().st_size:
-        raise UserError(f"'{key}' promises {found.shape} numbers, more than the file can hold: write it again.")
     return _in_blocks(found)
 
 
@@ -128,10 +138,12 @@ def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any] 
     facts |= {"action_low": dataset.action_low, "action_high": dataset.action_high, **(attributes or {})}
     # This version of the format has checksums in its structure, so that damage is noticed where the library might
     # otherwise crash on it. Texts of any length lie outside of it: what the reader needs is one of a fixed length.
+    arrays = arrays_for_d4rl(dataset)
     with replacing(path) as temporary:
+        require_space(temporary, OVERHEAD_BYTES + sum(array.nbytes for array in arrays.values()))
         try:
             with h5py.File(temporary, "w", libver=("v110", "v110")) as file:
-                for name, array in arrays_for_d4rl(dataset).items():
+                for name, array in arrays.items():
                     file.create_dataset(name, data=array)
                 for name, value in {**facts, TEXTS: np.bytes_(json.dumps(texts))}.items():
                     file.attrs[name] = value

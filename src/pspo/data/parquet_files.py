@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 from pspo.data.arrow_columns import width_of
 from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
-from pspo.data.reading import naming, require_file
+from pspo.data.reading import naming, require_file, require_room
 from pspo.data.tables import Table, need_pyarrow, table_dataset
 from pspo.errors import UserError
+from pspo.files import parse_json
 
 BATCH_ROWS = 1 << 15
 METADATA = b"pspo"  # where a file says its name, task and bounds, as JSON
@@ -47,6 +47,8 @@ def _read(path: Path, columns: Columns) -> Dataset:
         if rows != sum(file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)):
             raise UserError("the number of rows contradicts itself, so the table is damaged: copy or write it again.")
 
+        _require_room(file.metadata, path.stat().st_size)
+
         def batches(names: list[str]) -> Iterator[Any]:
             yield from file.iter_batches(BATCH_ROWS, columns=names, use_threads=False)
 
@@ -60,11 +62,19 @@ def _read(path: Path, columns: Columns) -> Dataset:
         return table_dataset(table, columns, labels)
 
 
+def _require_room(metadata: Any, stored: int) -> None:
+    """A run of equal values takes a few bytes, whatever its length: cells are counted, and pages as they unfold."""
+    cells = 4 * metadata.num_rows * metadata.num_columns
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    pages = sum(group.column(c).total_uncompressed_size for group in groups for c in range(group.num_columns))
+    require_room(max(cells, pages), stored)
+
+
 def read_labels(text: bytes | None) -> dict[str, Any]:
     """What `save_parquet` wrote beside the rows."""
     if text is None:
         return {}
-    found = json.loads(text)
+    found = parse_json(text)
     known = ("name", "task", "notes", "action_low", "action_high")
     if not isinstance(found, dict) or not set(found) <= set(known) or not isinstance(found.get("notes", []), list):
         raise UserError("the labels under 'pspo' in the metadata are not what pspo writes: write the file again.")

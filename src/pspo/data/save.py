@@ -22,7 +22,10 @@ ROWS_AT_A_TIME = 1 << 16
 
 
 def save_dataset(dataset: Dataset, path: str | Path) -> Path:
-    """The ending of the path says the format; `lost_in` says what a format cannot keep."""
+    """Write a dataset whole or not at all; the ending says the format: .npz, .hdf5, .parquet or .csv.
+
+    `pspo.data.lost_in` says what a format cannot keep.
+    """
     return require_writer(path)(dataset, Path(path))
 
 

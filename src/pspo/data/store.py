@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tokenize
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +11,10 @@ from pspo.data.columns import Columns
 from pspo.data.d4rl import KNOWN_KEYS, arrays_for_d4rl
 from pspo.data.dataset import Dataset
 from pspo.data.mapped import mapped_dataset
+from pspo.data.npz_members import read_members
 from pspo.data.reading import naming, require_file
 from pspo.errors import UserError
 from pspo.files import replacing
-
-ZIP_MAGIC = b"PK"
-# All that NumPy and zipfile are known to raise on a damaged member; an encrypted one raises RuntimeError.
-DAMAGE = (
-    *(ValueError, OSError, EOFError, KeyError, RuntimeError, SyntaxError, MemoryError),
-    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
-)
 
 
 def save_npz(dataset: Dataset, path: str | Path) -> Path:
@@ -38,8 +29,8 @@ def save_npz(dataset: Dataset, path: str | Path) -> Path:
 def load_npz(path: str | Path, columns: Columns | None = None) -> Dataset:
     path = Path(path)
     require_file(path)
-    arrays, others = _read_members(path, columns is None)
-    with naming(path):
+    with naming(path), open(path, "rb") as file:
+        arrays, others = read_members(file, lambda name: columns is not None or name in KNOWN_KEYS)
         if columns is not None:
             return mapped_dataset(arrays, arrays.__getitem__, columns, path.stem)
         return Dataset.from_arrays({"name": path.stem, **arrays}, others)
@@ -57,26 +48,3 @@ def _members(dataset: Dataset) -> dict[str, Any]:
     if dataset.notes:
         members["notes"] = np.array(dataset.notes)
     return members
-
-
-def _read_members(path: Path, known_only: bool) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The arrays (with known names), and the names of the others, which stay on disk."""
-    member = "the list of its arrays"
-    try:
-        with open(path, "rb") as file:  # opened here, as NumPy forgets to close a file that it cannot read
-            if file.read(2) != ZIP_MAGIC:
-                raise UserError(f"'{path}' is not an NPZ file: write it with numpy.savez or pspo.data.save_npz.")
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as npz:
-                arrays = {}
-                wanted = KNOWN_KEYS.intersection(npz.files) if known_only else npz.files
-                for member in sorted(wanted):
-                    arrays[member] = npz[member]
-                return arrays, [key for key in npz.files if key not in arrays]
-    except DAMAGE as error:
-        if "allow_pickle" in str(error):
-            raise UserError(
-                f"'{path}' holds pickled objects in '{member}', which are never loaded as they can run code: "
-                "save it as an array of numbers."
-            ) from None
-        raise UserError(f"'{path}' is truncated or damaged, {member} cannot be read: copy or write it again.") from None

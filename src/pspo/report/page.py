@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pspo.files import write_atomic
 from pspo.report import liquidation
-from pspo.report.contents import Contents, read_contents
+from pspo.report.contents import Contents, drawing, read_contents
 from pspo.report.header import header, headline
 from pspo.report.learning import learning_section, signals_section
 from pspo.report.markup import text
@@ -26,7 +26,9 @@ def write_report(path: Path) -> Path:
     """Write the page of a run directory, finished or not; returns the page's path."""
     contents = read_contents(Path(path))
     place = contents.run.path / FILE_NAME
-    write_atomic(place, page(contents))
+    with drawing(contents.run.path):
+        html = page(contents)
+    write_atomic(place, html)
     return place
 
 

@@ -111,7 +111,7 @@ def load(path: Path) -> Results:
     found = read_json(place)
     try:
         return Results(**found | {"records": [Record(**record) for record in found["records"]]})
-    except (TypeError, KeyError):
+    except (TypeError, KeyError, AttributeError):
         raise UserError(f"{place} does not hold results of this version: run the experiment again.") from None
 
 

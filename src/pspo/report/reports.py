@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pspo.errors import UserError
 from pspo.report import records
+from pspo.report.contents import drawing
 from pspo.report.page import write_report
 from pspo.report.summary_page import write_summary
 
@@ -20,8 +21,10 @@ def write_reports(folders: Sequence[Path], out: Path | None = None) -> list[Path
         if (folders[0] / "config.json").exists():
             return [write_report(folders[0])]
         if folders[0].is_file() or (folders[0] / records.FILE_NAME).exists():
-            return write_summary(records.load(folders[0]), folders[0] if folders[0].is_dir() else folders[0].parent)
+            with drawing(folders[0]):
+                return write_summary(records.load(folders[0]), folders[0] if folders[0].is_dir() else folders[0].parent)
     place = out or folders[0]
     found = records.gather(folders, place)
     place.mkdir(parents=True, exist_ok=True)
-    return write_summary(found, place)
+    with drawing(place):
+        return write_summary(found, place)

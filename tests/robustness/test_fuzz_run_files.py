@@ -1,0 +1,112 @@
+"""The files of a run under any damage: a page, a sentence, or what was there; never anything else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from damage import FEW_AND_MANY, bounded, damaged, edited_text, refused_or
+from hypothesis import example, given
+from hypothesis import strategies as st
+from made_up_run import config, metrics, models, result, write_run
+
+from pspo import training
+from pspo.data import load_dataset
+from pspo.experiments.jobs import Job
+from pspo.experiments.watching import progress_of
+from pspo.ope import of_run
+from pspo.ope.of_run import judge_run
+from pspo.report.page import write_report
+from pspo.report.records import from_run
+from pspo.runs import Run
+
+MANIFEST = {
+    "pspo": "0.1.0",
+    "python": "3.11.7",
+    "platform": "Linux",
+    "libraries": {"jax": "0.9.0", "numpy": "2.3.0"},
+    "device": "cpu:0",
+    "cores": 2,
+    "threads": 1,
+    "data_hash": "c0ffee",
+    "seed": 3,
+    "timings": {"prepare": 1.5, "train": 11.1},
+    "models": {"pool": "abc", "reference": "def"},
+}
+FILES: dict[str, Any] = {
+    "config": config(name="liquidation", columns={"obs": ["a", "b*"], "action": "c"}),
+    "manifest": MANIFEST,
+    "result": result()
+    | {"algo": "pspo", "dataset": "liquidation", "preset": "smoke", "seed": 3, "task": "liquidation"},
+    "models": models(),
+}
+
+
+@pytest.mark.parametrize("times", FEW_AND_MANY)
+@pytest.mark.parametrize("name", FILES)
+def test_a_run_with_an_edited_file_is_gone_on_with_or_refused(
+    name: str, times: int, tmp_path: Path, monkeypatch
+) -> None:
+    """As far as reading goes: what comes after is training and judging, and replaced here."""
+    data = load_dataset("liquidation", size=500)
+    files = FILES | {"manifest": MANIFEST | {"data_hash": data.hash}}
+    run, reached = write_run(tmp_path / "run", **files), set()
+    monkeypatch.setattr(training, "_work", lambda *_: reached.add("resumed"))
+    monkeypatch.setattr(of_run, "judge", lambda *_: reached.add("judged") or ([], {}))
+
+    @bounded(15 * times)
+    @given(edited_text(files[name]))
+    @example(json.dumps(files[name]))
+    def check(text: str) -> None:
+        (run / f"{name}.json").write_text(text, errors="surrogatepass")
+        refused_or(lambda: from_run(run, tmp_path))
+        refused_or(lambda: progress_of(Job("a", run, [])))
+        refused_or(lambda: judge_run(run, data))
+        kept = (run / "result.json").rename(tmp_path / "result.json")  # a finished one is not gone on with
+        refused_or(lambda: training.resume(run, data, say=lambda _: None))
+        kept.rename(run / "result.json")
+
+    check()
+    assert reached == {"resumed", "judged"}
+
+
+@pytest.mark.parametrize("times", FEW_AND_MANY)
+@pytest.mark.parametrize("name", FILES)
+def test_the_page_of_an_edited_run(name: str, times: int, tmp_path: Path) -> None:
+    """Figures take long: few of them here."""
+    run = write_run(tmp_path / "run", **FILES)
+
+    @bounded(2 * times)
+    @given(edited_text(FILES[name]))
+    def check(text: str) -> None:
+        (run / f"{name}.json").write_text(text, errors="surrogatepass")
+        if page := refused_or(lambda: write_report(run)):
+            html = page.read_text()
+            assert html.endswith("</html>\n")
+            assert "<script" not in html
+
+    check()
+
+
+@pytest.mark.parametrize("times", FEW_AND_MANY)
+def test_damaged_metrics_are_rewound_shown_and_said(times: int, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", metrics=None)
+    rows = metrics()
+    whole = "".join(json.dumps(row) + "\n" for row in rows)
+    lines = edited_text(rows[1]).map(lambda text: (json.dumps(rows[0]) + "\n" + text + "\n").encode(errors="replace"))
+
+    @bounded(15 * times)
+    @given(st.one_of(damaged(whole.encode()), lines))
+    def check(content: bytes) -> None:
+        (run / "metrics.jsonl").write_bytes(content)
+        refused_or(Run(run).metrics)
+        refused_or(lambda: from_run(run, tmp_path))
+        refused_or(lambda: progress_of(Job("a", run, [])))
+        Run(run).rewind_metrics(500)
+        assert all(row["step"] <= 500 for row in Run(run).metrics())
+        Run(run).append_metrics({"step": 750})
+        assert Run(run).metrics()[-1] == {"step": 750}
+
+    check()
