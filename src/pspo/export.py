@@ -13,7 +13,7 @@ import numpy as np
 from pspo.data.normalise import Normaliser
 from pspo.errors import UserError
 from pspo.export_check import check
-from pspo.files import replacing
+from pspo.files import parse_json, replacing
 from pspo.onnx_policy import FORMAT, INPUT, OUTPUT, OnnxPolicy, contract_path
 from pspo.policy import Policy, load_policy
 from pspo.runs import open_run
@@ -23,11 +23,14 @@ OUTSIDE = (
     "extrapolates: actions stay within their bounds, and nothing more is known of them."
 )
 NOT_FINITE = "A NaN in an observation gives NaN in all columns of its action; infinite values are not defined."
-LIQUIDATION = ("steps taken", "inventory left", "price")
 
 
 def export_policy(place: str | Path | Policy, out: str | Path) -> Path:
-    """Write the policy of a run directory or a policy file as OUT.onnx, and its contract as OUT.json."""
+    """Write the policy of a run directory or a policy file as OUT.onnx, and its contract as OUT.json.
+
+    The graph is run and compared with the policy first; one that does not agree is not written. Both files are replaced
+    if they exist. Returns the path of the graph.
+    """
     out = Path(out)
     _require_free(out)
     _require_packages()
@@ -35,12 +38,13 @@ def export_policy(place: str | Path | Policy, out: str | Path) -> Path:
     from pspo.onnx_graph import model_bytes
 
     model = model_bytes(policy)
-    contract = describe(policy, model, _column_names(place, policy))
+    contract = describe(policy, model, *_names(place))
     contract["checked"] = check(policy, OnnxPolicy(model, contract))
     text = json.dumps(contract, indent=2, allow_nan=False) + "\n"
-    with replacing(out) as model_file, replacing(contract_path(out)) as contract_file:
+    with replacing(out) as model_file:
         model_file.write_bytes(model)
-        contract_file.write_text(text)
+        with replacing(contract_path(out)) as contract_file:
+            contract_file.write_text(text)
     return out
 
 
@@ -61,8 +65,8 @@ def _require_free(out: Path) -> None:
 
 def _is_contract(path: Path) -> bool:
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = parse_json(path.read_bytes())
+    except (OSError, ValueError):
         return False
     return isinstance(found, dict) and str(found.get("format", "")).startswith("pspo-onnx-")
 
@@ -84,8 +88,10 @@ def _finished(place: Path) -> Policy:
 # The contract
 
 
-def describe(policy: Policy, model: bytes, names: Sequence[str]) -> dict[str, Any]:
-    """What whoever feeds the graph has to know; `names` of observation columns may be empty."""
+def describe(
+    policy: Policy, model: bytes, obs_names: Sequence[str] = (), action_names: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What whoever feeds the graph has to know; names of columns may be empty."""
     from pspo.onnx_graph import IR_VERSION, OPSET
 
     norm = policy.norm
@@ -97,7 +103,9 @@ def describe(policy: Policy, model: bytes, names: Sequence[str]) -> dict[str, An
             "dtype": "float32",
             "shape": ["batch", policy.obs_dim],
             "meaning": _meaning(policy.facts),
-            "columns": [_column(norm, i) | ({"name": names[i]} if names else {}) for i in range(policy.obs_dim)],
+            "columns": [
+                _column(norm, i) | ({"name": obs_names[i]} if obs_names else {}) for i in range(policy.obs_dim)
+            ],
             "outside_of_the_log": OUTSIDE,
             "not_finite": NOT_FINITE,
         },
@@ -108,6 +116,7 @@ def describe(policy: Policy, model: bytes, names: Sequence[str]) -> dict[str, An
             "meaning": "raw actions, within their bounds and without noise",
             "low": np.asarray(norm.action_low).tolist(),
             "high": np.asarray(norm.action_high).tolist(),
+            **({"names": [*action_names]} if action_names else {}),
         },
         "origin": {"kind": policy.kind, **policy.facts},
     }
@@ -130,10 +139,9 @@ def _column(norm: Normaliser, i: int) -> dict[str, Any]:
     return column
 
 
-def _column_names(place: str | Path | Policy, policy: Policy) -> Sequence[str]:
-    """Those that the user gave for the run, each by its full name; else the task's."""
-    if not isinstance(place, Policy) and (Path(place) / "config.json").exists():
-        given = (open_run(place).read("config").get("columns") or {}).get("obs", ())
-        if len(given) == policy.obs_dim and not any(set(name) & set("*?[") for name in given):
-            return given
-    return LIQUIDATION if policy.facts.get("task") == "liquidation" and policy.obs_dim == len(LIQUIDATION) else ()
+def _names(place: str | Path | Policy) -> tuple[Sequence[str], Sequence[str]]:
+    """Of observation and action columns, as the run's data had them; a policy file alone knows none."""
+    if isinstance(place, Policy) or not (Path(place) / "config.json").exists():
+        return (), ()
+    run = open_run(place)
+    return run.column_names("obs"), run.column_names("action")

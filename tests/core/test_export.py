@@ -191,23 +191,23 @@ def test_the_contract_says_what_goes_in_and_where_it_comes_from(tmp_path: Path) 
 
 
 def test_columns_have_names_and_a_meaning_where_they_are_known(tmp_path: Path) -> None:
-    def contract(facts: dict, columns: dict | None = None) -> dict:
+    def contract(facts: dict, names: dict | None = None) -> dict:
         place = tmp_path / "run"
         place.mkdir(exist_ok=True)
         replace(made_policy("one layer"), facts=facts).save(place / FILE_NAME)
-        (place / "config.json").write_text(json.dumps({"columns": columns}))
+        (place / "config.json").write_text(json.dumps({} if names is None else {"names": names}))
         (place / "result.json").write_text("{}")
         export_policy(place, tmp_path / "p.onnx")
-        return json.loads((tmp_path / "p.json").read_text())["input"]
+        return json.loads((tmp_path / "p.json").read_text())
 
-    def names(*given) -> list[str | None]:
-        return [column.get("name") for column in contract(*given)["columns"]]
+    def names(found: dict) -> tuple[list[str | None], list[str] | None]:
+        return [column.get("name") for column in found["input"]["columns"]], found["output"].get("names")
 
-    assert names(FACTS) == [None, None, None]
-    assert names(FACTS, {"obs": ["level", "flow", "mode"], "action": ["u"]}) == ["level", "flow", "mode"]
-    assert names(FACTS, {"obs": ["x*"]}) == names(FACTS, {"obs": ["x*", "y", "z"]}) == [None, None, None]
-    assert names(FACTS | {"task": "liquidation"}) == ["steps taken", "inventory left", "price"]
-    assert "Hopper-v4" in contract(FACTS | {"task": "hopper"})["meaning"]
+    named = contract(FACTS, {"obs": ["level", "flow", "mode"], "action": ["u"]})
+    assert names(named) == (["level", "flow", "mode"], ["u"])
+    for nothing in (None, {"obs": [], "action": []}):
+        assert names(contract(FACTS, nothing)) == ([None, None, None], None)
+    assert "Hopper-v4" in contract(FACTS | {"task": "hopper"})["input"]["meaning"]
 
 
 def test_equal_policies_give_equal_bytes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from pathlib import Path
 from typing import Any
@@ -325,3 +326,27 @@ def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path: Path, monke
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     for source in (path, frame):
         assert "pip install 'pspo[tables]'" in refusal(source)
+
+
+# Names
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_columns_keep_their_names_unless_one_holds_several_numbers(way: str) -> None:
+    rows = np.arange(200.0)
+    table = {"obs_level": rows, "obs_flow": rows + 1, "action_valve": np.sin(rows), "reward": rows}
+    found = WAYS[way](table | {"terminal": rows % 10 == 9})
+    assert (found.obs_names, found.action_names) == (("obs_flow", "obs_level"), ("action_valve",))
+
+
+def test_parts_of_a_list_have_no_names() -> None:
+    rows = np.arange(200.0)
+    pairs = np.column_stack([rows, rows + 1])
+    arrays = {"s": pairs, "u": np.sin(rows), "gain": rows, "over": rows % 10 == 9}
+    columns = {"obs": "s", "action": "u", "reward": "gain", "terminal": "over"}
+    in_memory = load_dataset(arrays, columns=columns)
+    as_table = load_dataset(pd.DataFrame(arrays | {"s": [*pairs.tolist()]}), columns=columns)
+    for found in (in_memory, as_table):
+        assert (found.obs_dim, found.obs_names, found.action_names) == (2, (), ("u",))
+    with pytest.raises(UserError, match="'obs_names' are 1 where there are 2 columns"):
+        dataclasses.replace(in_memory, obs_names=("s",))

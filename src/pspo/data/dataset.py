@@ -19,7 +19,9 @@ HASHED_ARRAYS = ("obs", "action", "reward", "next_obs", "terminal", "timeout", "
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows of one episode follow each other; an episode ends at a terminal, at a time-out or at the last row.
+    """Logged transitions, one per row. Arrays are copied to float32 and cannot be written to.
+
+    Rows of one episode follow each other; an episode ends at a terminal, at a time-out or at the last row.
 
     Values that are not finite are allowed here, so that `check` can load and report them; training refuses them.
     """
@@ -35,6 +37,8 @@ class Dataset:
     name: str = "dataset"
     task: str | None = None  # a known simulator that can evaluate a policy, such as "liquidation"
     notes: tuple[str, ...] = ()  # what was assumed or dropped while reading the data
+    obs_names: tuple[str, ...] = ()  # of the state's columns, where they are known
+    action_names: tuple[str, ...] = ()
     # (n,) bool: false where a terminal row's next state was never logged; next_obs then repeats obs, and no model
     # may learn from it. All true unless given.
     next_known: np.ndarray = None  # pyright: ignore[reportAssignmentType]
@@ -53,6 +57,14 @@ class Dataset:
         self._freeze_next_known()
         self._freeze_bounds()
         self._set("notes", tuple(self.notes))
+        self._freeze_names("obs_names", self.obs_dim)
+        self._freeze_names("action_names", self.action_dim)
+
+    def _freeze_names(self, field: str, columns: int) -> None:
+        names = tuple(str(name) for name in getattr(self, field))
+        if names and len(names) != columns:
+            raise UserError(f"'{field}' are {len(names)} where there are {columns} columns: name all, or none.")
+        self._set(field, names)
 
     def _freeze_next_known(self) -> None:
         given = np.ones(self.size, dtype=bool) if self.next_known is None else self.next_known
@@ -101,14 +113,17 @@ class Dataset:
 
     @property
     def size(self) -> int:
+        """How many rows there are."""
         return len(self.obs)
 
     @property
     def obs_dim(self) -> int:
+        """How many numbers a state has."""
         return self.obs.shape[1]
 
     @property
     def action_dim(self) -> int:
+        """How many numbers an action has."""
         return self.action.shape[1]
 
     # Episodes
@@ -129,10 +144,12 @@ class Dataset:
         return starts
 
     def episodes(self) -> list[slice]:
+        """The rows of every episode, in their order."""
         stops = np.flatnonzero(self.episode_end) + 1
         return [slice(start, stop) for start, stop in zip(self.episode_starts.tolist(), stops.tolist(), strict=True)]
 
     def episode_lengths(self) -> np.ndarray:
+        """How many rows every episode has."""
         return np.diff(self.episode_starts, append=self.size)
 
     def ages(self) -> np.ndarray:

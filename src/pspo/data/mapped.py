@@ -9,10 +9,10 @@ import numpy as np
 
 from pspo.data.arrays import frozen_flags, require_same_rows
 from pspo.data.columns import Columns, choose, listed
-from pspo.data.d4rl import LABELS
+from pspo.data.d4rl import LABELS, fields_from_d4rl, read_notes
 from pspo.data.dataset import Dataset
 from pspo.data.episode_ends import mark_ends
-from pspo.data.tables import D4RL_NAMES
+from pspo.data.tables import D4RL_NAMES, single_columns
 from pspo.errors import UserError
 
 OWN_NAMES = frozenset((*LABELS, "action_low", "action_high", "next_known"))  # found by these names, whatever the roles
@@ -22,11 +22,14 @@ def mapped_dataset(names: Iterable[str], read: Callable[[str], Any], columns: Co
     """`read` gives the array of a name: one axis is a column, two are columns side by side."""
     names = [str(key) for key in names]
     chosen = choose([key for key in names if key not in OWN_NAMES], columns)
-    arrays: dict[str, Any] = {
-        D4RL_NAMES[role]: _side_by_side({key: np.asarray(read(key)) for key in chosen[role]})
-        for role in D4RL_NAMES
-        if role in chosen
-    }
+    arrays: dict[str, Any] = {}
+    axes: dict[str, int] = {}
+    for role in D4RL_NAMES:
+        if role in chosen:
+            parts = {key: np.asarray(read(key)) for key in chosen[role]}
+            axes |= {key: part.ndim for key, part in parts.items()}
+            joined = _side_by_side(parts)
+            arrays[D4RL_NAMES[role]] = joined[:, None] if joined.ndim == 1 and role != "reward" else joined
     flags = {role: _flags(chosen[role][0], read, arrays) for role in ("terminal", "timeout") if role in chosen}
     episode = _numbered(chosen["episode"][0], read, arrays) if "episode" in chosen else None
     terminal, timeout, notes = mark_ends(len(arrays["observations"]), chosen, flags, episode)
@@ -34,14 +37,18 @@ def mapped_dataset(names: Iterable[str], read: Callable[[str], Any], columns: Co
     used = {key for members in chosen.values() for key in members}
     if unused := [key for key in names if key not in used and key not in OWN_NAMES]:
         notes.append(f"arrays that are not used: {listed(unused)}.")
-    notes = [*map(str, own.get("notes", ())), *notes]
-    return Dataset.from_arrays(
-        {"name": name, **own, **arrays, "terminals": terminal, "timeouts": timeout, "notes": notes}
-    )
+    notes = [*read_notes(own), *notes]
+    column_names: dict[str, Any] = {
+        f"{role}_names": single_columns(chosen[role], axes.__getitem__) for role in ("obs", "action")
+    }
+    labels = {"name": name, **own, "terminals": terminal, "timeouts": timeout, "notes": notes}
+    return Dataset(**fields_from_d4rl({**labels, **arrays}), **column_names)
 
 
 def _side_by_side(parts: dict[str, np.ndarray]) -> np.ndarray:
     (first, array), *others = parts.items()
+    if single := [key for key, part in parts.items() if part.ndim == 0]:
+        raise UserError(f"array '{single[0]}' is a single value: give one row per transition.")
     for key, other in others:
         require_same_rows(key, other, first, array)
     if not others:

@@ -54,7 +54,13 @@ def table_dataset(table: Table, columns: Columns, labels: dict[str, Any]) -> Dat
         arrays["next_known"] = poured.has_next_state
     arrays |= {"terminals": terminal, "timeouts": timeout}
     arrays |= {**labels, "notes": [*labels.get("notes", ()), *notes]}
-    return Dataset(**fields_from_d4rl(arrays))  # which lets go of rows as soon as it has those that stay
+    names: dict[str, Any] = {f"{role}_names": single_columns(chosen[role], table.width) for role in ("obs", "action")}
+    return Dataset(**fields_from_d4rl(arrays), **names)  # which lets go of rows as soon as it has those that stay
+
+
+def single_columns(members: list[str], width: Callable[[str], int]) -> tuple[str, ...]:
+    """Their names, unless some hold several numbers, which have none."""
+    return tuple(members) if all(width(name) == 1 for name in members) else ()
 
 
 @dataclass

@@ -12,11 +12,13 @@ import gymnasium
 import numpy as np
 
 from pspo.envs.liquidation_rules import (
+    ACTION_NAMES,
     EXPERT_RETURN,
     HORIZON,
     INVENTORY,
     MEAN_PRICE,
     MIN_INVENTORY,
+    OBS_NAMES,
     OPTIMAL_RETURN,
     PRICE_HIGH,
     PRICE_LOW,
@@ -136,6 +138,8 @@ def make_dataset(size: int = 100_000, seed: int = 0) -> Dataset:
         action_high=np.array([1.0], np.float32),
         name="liquidation",
         task="liquidation",
+        obs_names=OBS_NAMES,
+        action_names=ACTION_NAMES,
     )
 
 

@@ -22,3 +22,6 @@ RANDOM_RETURN = 0.0
 EXPERT_RETURN = 135.0
 OPTIMAL_RETURN = 137.476
 """Rounded from `liquidation_optimum.solve().mean_return`, so that a task can be looked up without solving it."""
+
+OBS_NAMES = ("steps taken", "inventory left", "price")
+ACTION_NAMES = ("fraction sold",)
