@@ -33,6 +33,7 @@ from pspo.manifest import describe_machine
 from pspo.nets.actors import act
 from pspo.ope import METHODS
 from pspo.ope.density import BEHAVIOURS, has_density
+from pspo.ope.estimates import Estimate, contradictions
 from pspo.ope.of_run import Judgement, finite, judge_run
 from pspo.ope.recipe import recipe_for
 from pspo.policy import FILE_NAME, load_policy, to_network
@@ -141,8 +142,32 @@ def rows_of(name: str, seed: int, judged: Judgement) -> list[dict[str, Any]]:
 
 
 def points(kept: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows with the truth that each was to meet."""
-    return [row | {"truth": kept["policies"][row["policy"]][row["judges"]]} for row in kept["judgements"]]
+    """The rows with the truth that each was to meet, and whether another method contradicts it."""
+    doubted = contradicted(kept["judgements"])
+    return [
+        row
+        | {
+            "truth": kept["policies"][row["policy"]][row["judges"]],
+            "contradicted": (row["policy"], row["log"], row["method"]) in doubted,
+        }
+        for row in kept["judgements"]
+    ]
+
+
+def contradicted(rows: Iterable[dict[str, Any]]) -> set[tuple[str, int, str]]:
+    """(policy, log, method) of estimates that another of the same judgement excludes."""
+    judgements: dict[tuple[str, int], list[Estimate]] = {}
+    for row in rows:
+        ends = [open_end if row[end] is None else row[end] for end, open_end in (("low", -np.inf), ("high", np.inf))]
+        doubts = row["doubts"] * ["a doubt"]  # whose words are not kept
+        estimate = Estimate(row["method"], row["value"], *ends, row["judges"], warnings=doubts)
+        judgements.setdefault((row["policy"], row["log"]), []).append(estimate)
+    return {
+        (*which, estimate.method)
+        for which, estimates in judgements.items()
+        for pair in contradictions(estimates)
+        for estimate in pair
+    }
 
 
 def summary(kept: dict[str, Any]) -> list[dict[str, Any]]:
@@ -161,12 +186,14 @@ def measures(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     closed = [r for r in rows if None not in (r["value"], r["low"], r["high"])]
     true = np.array([r["truth"] for r in closed])
     value, low, high = (np.array([r[end] for r in closed]) for end in ("value", "low", "high"))
-    holds, trusted = (low <= true) & (true <= high), np.array([r["doubts"] == 0 for r in closed], bool)
+    holds = (low <= true) & (true <= high)
+    trusted = np.array([r["doubts"] == 0 and not r["contradicted"] for r in closed], bool)
     return finite(
         {
             "estimates": len(rows),
             "without_interval": len(rows) - len(closed),
             "coverage": _mean(holds),
+            "contradicted": sum(r["contradicted"] for r in closed),
             "trusted": int(trusted.sum()),
             "coverage_of_trusted": _mean(holds[trusted]),
             "too_high": int((low > true).sum()),
@@ -196,8 +223,8 @@ def rank_correlation(rows: Sequence[dict[str, Any]]) -> float | None:
 def table(found: Iterable[dict[str, Any]]) -> str:
     """The summary as a Markdown table."""
     lines = [
-        "| method | logs | intervals that hold | of those without a warning | too high, too low | no interval "
-        "| median width | bias | mean error | rank correlation |",
+        "| method | logs | intervals that hold | of those that nothing speaks against | too high, too low "
+        "| no interval | median width | bias | mean error | rank correlation |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in found:

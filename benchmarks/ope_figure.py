@@ -1,4 +1,4 @@
-"""The figure of the coverage study: truth against estimate, an interval per judgement, a panel per method."""
+"""The figure of the coverage study: how far each estimate and its interval lie from the truth, policy by policy."""
 
 from __future__ import annotations
 
@@ -13,49 +13,61 @@ from matplotlib.lines import Line2D
 from pspo.ope import METHODS
 from pspo.report.canvas import BLUE, GREY, INK, PALE, VERMILION, png, styled
 
-SIZE, DPI = (9.6, 8.2), 150
-MARGIN = 0.35  # of the truths' range, above and below; what lies farther is a triangle at the edge
-APART = 0.0025  # of that range, between the judgements of one policy
+SIZE, DPI = (10.5, 10.0), 130
+REACH = 0.2  # of the truths' range, above and below the truth; what lies farther is a triangle at the edge
+WIDTH = 0.7  # of a policy's column, for its judgements side by side
 
 
 @styled
 def draw(points: Sequence[dict[str, Any]]) -> bytes:
     """PNG. A point is a row of benchmarks.ope with its truth."""
     figure = Figure(figsize=SIZE, layout="constrained")
-    true = np.array([p["truth"] for p in points])
-    reach = max(float(np.ptp(true)), 1.0)
-    ends = (float(true.min()) - MARGIN * reach, float(true.max()) + MARGIN * reach)
-    panels = figure.subplots(2, 2, sharex=True, sharey=True)
-    for axes, method in zip(panels.flat, METHODS.values(), strict=True):
-        _panel(axes, method, [p for p in points if p["method"] == method], ends)
-    for axes in panels[1]:
-        axes.set_xlabel("return in the simulator")
-    for axes in panels[:, 0]:
-        axes.set_ylabel("estimate by the log, with its interval")
+    reach = REACH * max(float(np.ptp([p["truth"] for p in points])), 1.0)
+    mode = {p["policy"]: p["truth"] for p in points if p["judges"] == "mode"}
+    truths = {p["policy"]: p["truth"] for p in points} | mode  # of policies as they act, where that is known
+    places = {policy: place for place, policy in enumerate(sorted(truths, key=lambda name: truths[name]))}
+    logs = max(p["log"] for p in points) + 1
+    panels = figure.subplots(len(METHODS), 1, sharex=True, sharey=True)
+    for axes, method in zip(panels, METHODS.values(), strict=True):
+        _panel(axes, method, [p for p in points if p["method"] == method], reach, places, logs)
+    names = [f"{name.replace('/seed-', ' ')}: {truths[name]:.1f}" for name in places]
+    panels[-1].set_xticks(range(len(places)), names, rotation=90, fontsize=7)
+    panels[-1].set_xlabel("policy, and its return in the simulator")
+    figure.supylabel("estimate by the log less the truth", fontsize=9)
     figure.legend(handles=_legend(), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
     return png(figure, DPI)
 
 
-def _panel(axes: Axes, method: str, points: Sequence[dict[str, Any]], ends: tuple[float, float]) -> None:
-    axes.plot(ends, ends, c=PALE, lw=1, zorder=1)
+def _panel(
+    axes: Axes, method: str, points: Sequence[dict[str, Any]], reach: float, places: dict[str, int], logs: int
+) -> None:
+    axes.axhline(0.0, c=PALE, lw=1, zorder=1)
     for point in points:
         if point["value"] is not None:
-            _judgement(axes, point, ends)
-    axes.set(xlim=ends, ylim=ends, title=_title(method, points))
-    back = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
-    axes.text(0.03, 0.97, failures(points), transform=axes.transAxes, va="top", color=INK, fontsize=8, bbox=back)
+            x = places[point["policy"]] + WIDTH * ((point["log"] + 0.5) / logs - 0.5)
+            _judgement(axes, x, point, reach)
+    axes.set(xlim=(-0.6, len(places) - 0.4), ylim=(-reach, reach))
+    axes.grid(visible=False, axis="x")
+    axes.set_title(_title(method, points), loc="left")
+    axes.text(1.0, 1.02, failures(points), transform=axes.transAxes, ha="right", va="bottom", color=INK, fontsize=8)
 
 
-def _judgement(axes: Axes, point: dict[str, Any], ends: tuple[float, float]) -> None:
-    low, high = (ends[i] if point[end] is None else point[end] for i, end in enumerate(("low", "high")))
-    colour, doubted = BLUE if covers(point) else VERMILION, point["doubts"] > 0
-    x = point["truth"] + APART * point["log"] * (ends[1] - ends[0])
-    y = float(np.clip(point["value"], *ends))
-    beyond = {ends[0]: "v", ends[1]: "^"}.get(y)
+def _judgement(axes: Axes, x: float, point: dict[str, Any], reach: float) -> None:
+    ends = [
+        edge if point[end] is None else point[end] - point["truth"] for end, edge in (("low", -reach), ("high", reach))
+    ]
+    colour = BLUE if covers(point) else VERMILION
+    y = float(np.clip(point["value"] - point["truth"], -reach, reach))
+    beyond = {-reach: "v", reach: "^"}.get(y)
     marker = beyond or ("s" if point["log"] == 0 else "o")
-    axes.plot((x, x), np.clip((low, high), *ends), c=colour, lw=1.2, alpha=0.35 if doubted else 0.8, zorder=2)
-    fill = "white" if doubted else colour
-    axes.plot(x, y, marker, c=colour, mfc=fill, ms=4, mew=0.9, zorder=3, clip_on=beyond is None)
+    axes.plot((x, x), np.clip(ends, -reach, reach), c=colour, lw=1.2, alpha=0.35 if doubted(point) else 0.8, zorder=2)
+    fill = "white" if doubted(point) else colour
+    axes.plot(x, y, marker, c=colour, mfc=fill, ms=3.5, mew=0.9, zorder=3, clip_on=beyond is None)
+
+
+def doubted(point: dict[str, Any]) -> bool:
+    """By a warning of its own, or by another method that contradicts it."""
+    return point["doubts"] > 0 or point["contradicted"]
 
 
 def covers(point: dict[str, Any]) -> bool:
@@ -74,14 +86,14 @@ def _title(method: str, points: Sequence[dict[str, Any]]) -> str:
 def failures(points: Sequence[dict[str, Any]]) -> str:
     """How it fails where it fails."""
     missed = [p for p in points if not covers(p)]
-    lines = []
+    said = []
     if missed:
         high = sum(p["low"] is not None and p["low"] > p["truth"] for p in missed)
-        warned = sum(p["doubts"] > 0 for p in missed)
-        lines += [f"fails: {high} too high, {len(missed) - high} too low", f"{warned} of {len(missed)} with a warning"]
+        said.append(f"fails: {high} too high, {len(missed) - high} too low")
+        said.append(f"{sum(map(doubted, missed))} of these {len(missed)} were doubted")
     if open_ended := sum(None in (p["low"], p["high"]) for p in points):
-        lines.append(f"no interval: {open_ended}")
-    return "\n".join(lines)
+        said.append(f"no interval: {open_ended}")
+    return "; ".join(said)
 
 
 def _legend() -> list[Line2D]:
@@ -91,5 +103,5 @@ def _legend() -> list[Line2D]:
         Line2D([], [], c=VERMILION, label="it fails", **bar),
         Line2D([], [], marker="s", label="by the log of training", **mark),
         Line2D([], [], marker="o", label="by a fresh log", **mark),
-        Line2D([], [], marker="o", mfc="white", label="a warning said not to believe it", **mark),
+        Line2D([], [], marker="o", mfc="white", label="a warning or another method speaks against it", **mark),
     ]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -22,6 +21,7 @@ from pspo.experiments.jobs import Job, run_jobs
 from pspo.experiments.processes import Processes
 from pspo.experiments.watching import watching
 from pspo.files import read_json, write_json
+from pspo.report.text import seeds_table
 from pspo.runs import Run, free_path
 
 WORDS = "command.json"
@@ -80,8 +80,9 @@ def _finish(folder: Path, jobs: list[Job], failed: dict[str, str]) -> int:
     if results:
         summary = summarise(results)
         write_json(folder / "summary.json", summary)
-        print(json.dumps(summary, indent=2))
-        print(f"runs:   {folder}")
+        seeds_table(summary)
+        print(f"runs:    {folder}")
+        print(f"summary: {folder / 'summary.json'}")
     elif not any(job.run.exists() for job in jobs):
         (folder / WORDS).unlink(missing_ok=True)  # nothing was begun: nothing is left behind
         if not any(folder.iterdir()):

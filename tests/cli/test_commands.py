@@ -83,6 +83,9 @@ def test_several_seeds_in_one_call_equal_single_runs(run: Path, tmp_path: Path) 
     assert both["seeds"] == [0, 1]
     assert both["score"]["mean"] == pytest.approx(np.mean(both["score"]["each"]))
     assert both["score"]["std"] == pytest.approx(np.std(both["score"]["each"], ddof=1))
+    shown = " ".join(done.stdout.split())
+    numbers = [both["return_mean"]["mean"], both["return_mean"]["std"], *both["return_mean"]["each"]]
+    assert f"mean return │ {' │ '.join(f'{number:.3f}' for number in numbers)}" in shown
     single = (run / "policy.safetensors").read_bytes()
     assert (tmp_path / "both" / "seed-0" / "policy.safetensors").read_bytes() == single
     assert (tmp_path / "both" / "seed-1" / "policy.safetensors").read_bytes() != single

@@ -20,7 +20,7 @@ from pspo.ope.of_run import Judgement
 def row(truth: float, low: float | None, high: float | None, log: int = 0, doubts: int = 0, value: Any = ...) -> dict:
     value = 0.5 * (low + high) if value is ... and None not in (low, high) else None if value is ... else value
     found = {"method": "fitted Q", "log": log, "value": value, "low": low, "high": high, "doubts": doubts}
-    return found | {"truth": truth}
+    return found | {"truth": truth, "contradicted": False, "policy": f"a/seed-{truth:g}", "judges": "mode"}
 
 
 ROWS = [
@@ -46,6 +46,18 @@ def test_shares_errors_and_ranks() -> None:
     assert found["rank_correlation"] == pytest.approx((1.0 + 0.5) / 2)  # 11, 22, 24 and 41, 10, 42
 
 
+def test_what_another_method_excludes_is_not_trusted() -> None:
+    rows = [row(10.0, 8.0, 14.0), row(10.0, 15.0, 16.0) | {"contradicted": True}]
+    found = study.measures(rows)
+    assert (found["contradicted"], found["trusted"], found["coverage_of_trusted"]) == (1, 1, 1.0)
+    made = [("a", 0, "fitted Q", 1.0, 2.0), ("a", 0, "posterior models", 3.0, 4.0), ("a", 1, "fitted Q", 5.0, None)]
+    made += [("a", 1, "posterior models", 1.0, 2.0), ("b", 0, "fitted Q", 9.0, 10.0)]
+    names = ("policy", "log", "method", "low", "high")
+    rows = [dict(zip(names, each, strict=True)) | {"value": 1.0, "judges": "mode", "doubts": 0} for each in made]
+    both = ("fitted Q", "posterior models")
+    assert study.contradicted(rows) == {("a", log, method) for log in (0, 1) for method in both}
+
+
 def test_without_an_interval_nothing_is_measured() -> None:
     found = study.measures([row(1.0, None, None)])
     assert (found["coverage"], found["bias"], found["median_width"], found["rank_correlation"]) == (None,) * 4
@@ -54,7 +66,7 @@ def test_without_an_interval_nothing_is_measured() -> None:
 
 def test_the_figure_says_how_it_fails() -> None:
     assert [covers(r) for r in ROWS] == [True, False, False, True, True, True, False]
-    assert failures(ROWS) == "fails: 2 too high, 1 too low\n1 of 3 with a warning\nno interval: 1"
+    assert failures(ROWS) == "fails: 2 too high, 1 too low; 1 of these 3 were doubted; no interval: 1"
     assert failures(ROWS[:1]) == ""
     assert draw(ROWS)[1:4] == b"PNG"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -85,3 +86,16 @@ def test_the_tables_show_every_number_and_every_doubt(capsys) -> None:
     text = " ".join(capsys.readouterr().out.split())
     for words in ("1.00 │ 0.50 to 1.50", "90 % interval", "fitted Q: it is low.", "No doubly robust: no", "has 10.00"):
         assert words in text
+
+
+def test_estimates_that_cannot_both_hold_are_named(capsys) -> None:
+    """Touching intervals meet, an open one meets all, a policy with its noise is another one, doubted ones are out."""
+    made = [("a", 1.0, 2.0, "mode"), ("b", 2.0, 3.0, "mode"), ("c", 2.1, 2.5, "mode"), ("d", 5.0, 6.0, "sampled")]
+    made += [("e", -np.inf, np.inf, "sampled"), ("f", np.nan, np.nan, "mode"), ("g", 6.5, 7.0, "sampled")]
+    estimates = [Estimate(name, 0.5 * (low + high), low, high, judges) for name, low, high, judges in made]
+    doubted = Estimate("h", 9.0, 9.0, 9.0, "sampled", {}, ["no."])
+    found = replace(judged(3.0, 2.0, None), estimates=[*estimates, doubted])
+    assert found.contradictions == [("a", "c"), ("d", "g")]
+    assert found.as_dict()["contradictions"] == [["a", "c"], ["d", "g"]]
+    judgement_table(found)
+    assert "D and g contradict each other" in " ".join(capsys.readouterr().out.split())

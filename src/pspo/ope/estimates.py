@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,15 @@ class Estimate:
     """Why it should not be trusted; empty where nothing speaks against it."""
 
     def as_dict(self) -> dict[str, Any]:
+        """As JSON has it, but for numbers that are not finite."""
         return asdict(self)
+
+
+def contradictions(estimates: Sequence[Estimate]) -> Iterator[tuple[Estimate, Estimate]]:
+    """Pairs that nothing else speaks against, that judge the same and cannot both hold: their intervals do not meet."""
+    for one, other in combinations([estimate for estimate in estimates if not estimate.warnings], 2):
+        if one.judges == other.judges and (one.high < other.low or other.high < one.low):
+            yield one, other
 
 
 def student(confidence: float, degrees: float) -> float:

@@ -17,7 +17,7 @@ from pspo.errors import UserError
 from pspo.files import write_json
 from pspo.ope import METHODS
 from pspo.ope.density import BEHAVIOURS, Density
-from pspo.ope.estimates import Estimate
+from pspo.ope.estimates import Estimate, contradictions
 from pspo.ope.importance import mean_logged_return
 from pspo.ope.judge import judge, require_judgeable
 from pspo.ope.recipe import Recipe, recipe_for
@@ -45,10 +45,16 @@ class Judgement:
     truth: float | None
     """The mean return in the simulator, where the run was judged in one and returns are not discounted."""
 
+    @property
+    def contradictions(self) -> list[tuple[str, str]]:
+        """Methods whose intervals do not meet: at least one of each two is wrong, and nobody knows which."""
+        return [(one.method, other.method) for one, other in contradictions(self.estimates)]
+
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         estimates = [estimate.as_dict() for estimate in self.estimates]
-        return finite(vars(self) | {"run": str(self.run), "estimates": estimates})
+        pairs = [list(pair) for pair in self.contradictions]
+        return finite(vars(self) | {"run": str(self.run), "estimates": estimates, "contradictions": pairs})
 
     def write(self) -> None:
         """Beside the run."""
@@ -68,15 +74,18 @@ def judge_run(
 ) -> Judgement:
     """Judge a run's policy by the log it was trained on, or by `dataset`; nothing is simulated, nothing written.
 
-    `behaviour` is the density that wrote the log; that of a built-in log is known.
+    `gamma` is the discount of the return that is meant: by default 1 where episodes end by themselves, and else the
+    one of training. `methods` are keys of `pspo.ope.METHODS`. `behaviour` is the density that wrote the log, a function
+    from raw states and actions in [-1, 1] to log densities; that of a built-in log is known. `recipe` sets the models
+    and critics that judge.
     """
     require_judgeable(methods, confidence)
     run = finished_run(place)
     keep_compiled_programs()
-    facts = run.read("config")
-    data = _data(run, facts, dataset, progress)
+    facts = run.read("config", "algo", "dataset", "preset", "seed", "settings")
+    data = data_of_run(run, facts, dataset, progress)
     recipe = recipe or recipe_for(data, facts["preset"])
-    policy, trained_with = load_policy(run.path), facts["settings"]["gamma"]
+    policy, trained_with = load_policy(run.path), discount_of_run(run, facts["settings"])
     subject = make_subject(policy, data, gamma, trained_with, units=recipe.pspo.gamma)
     say(f"judging by {data.size:,} transitions of '{data.name}', gamma {subject.gamma:g}")
     known = behaviour or _known_behaviour(facts["dataset"] if dataset is None else dataset)
@@ -101,13 +110,21 @@ def finished_run(place: str | Path) -> Run:
     return run
 
 
-def _data(run: Run, facts: dict[str, Any], dataset: Any, progress: Progress) -> Dataset:
+def discount_of_run(run: Run, settings: dict[str, Any]) -> float:
+    """What the run was trained with."""
+    gamma = settings.get("gamma")
+    if not isinstance(gamma, int | float) or not 0 <= gamma <= 1:
+        raise UserError(f"the settings in {run.path / 'config.json'} name no discount (gamma is {gamma}): restore it.")
+    return float(gamma)
+
+
+def data_of_run(run: Run, facts: dict[str, Any], dataset: Any, progress: Progress) -> Dataset:
     """The log that judges: another one is read as the run's own was."""
     source = facts["dataset"] if dataset is None else dataset
     by_name = isinstance(source, str) and is_name(source)
     columns = None if by_name or isinstance(source, Dataset) else facts.get("columns")
     data = load_dataset(source, columns, facts.get("task"), progress)
-    if dataset is None and data.hash != run.read("manifest")["data_hash"]:
+    if dataset is None and data.hash != run.read("manifest", "data_hash")["data_hash"]:
         raise UserError(f"the data of {run.path} have changed since it was trained: restore them, or name others.")
     require_trainable(data)
     return data

@@ -32,12 +32,13 @@ class Ranking:
     """The same for a policy taken blindly, on average."""
 
     def as_dict(self) -> dict[str, Any]:
+        """All of it, by name."""
         return dict(vars(self))
 
 
 def judge_runs(places: Sequence[str | Path], judged_by: Callable[[str | Path], Judgement]) -> list[Judgement]:
     """Each by itself, once it is clear that all can be judged and compared: a judgement takes a minute or more."""
-    hashes = {finished_run(place).read("manifest")["data_hash"] for place in places}
+    hashes = {finished_run(place).read("manifest", "data_hash")["data_hash"] for place in places}
     if len(hashes) > 1:
         raise UserError("the runs were trained on different data: returns by different logs do not compare.")
     return [judged_by(place) for place in places]

@@ -30,6 +30,10 @@ def judgement_table(judged: Judgement) -> None:
     for e in judged.estimates:
         for doubt in e.warnings:
             console.print(f"Do not trust {e.method}: {doubt}")
+    for one, other in judged.contradictions:
+        console.print(
+            f"{one.capitalize()} and {other} contradict each other: their intervals do not meet. Trust neither."
+        )
     if judged.truth is not None:
         console.print(f"In the simulator the policy as it acts has {judged.truth:.2f}.")
 

@@ -18,6 +18,7 @@ ROWS = (
     ("steps", "iterations", None),
     ("seconds", "seconds", None),
 )
+SHOWN_SEEDS = 5
 
 
 def result_table(result: dict[str, Any]) -> None:
@@ -30,6 +31,23 @@ def result_table(result: dict[str, Any]) -> None:
     for name, label, error in ROWS:
         if result.get(name) is not None:
             table.add_row(label, _number(result[name]), _number(result[error]) if error else "")
+    Console().print(table)
+
+
+def seeds_table(summary: dict[str, Any]) -> None:
+    """Print mean and spread over seeds, and each seed's own number where they are few."""
+    from rich.console import Console
+    from rich.table import Table
+
+    title = " ".join(str(summary[name]) for name in ("algo", "dataset", "preset"))
+    seeds = summary["seeds"]
+    shown = [f"seed {seed}" for seed in seeds] if len(seeds) <= SHOWN_SEEDS else []
+    table = Table("", "mean", "± spread over seeds", *shown, title=title)
+    for name, label, _ in ROWS:
+        if name in summary:
+            numbers = summary[name]
+            spread = _number(numbers["std"]) if len(seeds) > 1 else ""
+            table.add_row(label, _number(numbers["mean"]), spread, *map(_number, numbers["each"] if shown else ()))
     Console().print(table)
 
 
