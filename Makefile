@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow lint format bench clean
+.PHONY: demo test test-slow lint format bench docs docs-serve notebook clean
 
 demo: $(VENV)/.core  ## PSPO on optimal liquidation: a table and the path of an HTML report
 	$(BIN)/pspo train liquidation --preset laptop --seed 0
@@ -27,6 +27,15 @@ format: $(VENV)/.dev
 bench: $(VENV)/.core  ## speed, as ratios measured in one process; also benchmarks/results/speed.json
 	NPROC=1 $(BIN)/python -m benchmarks.speed
 
+notebook: $(VENV)/.dev  ## run notebooks/liquidation.ipynb again, in place: some minutes of one core
+	NPROC=1 $(BIN)/python notebooks/run.py
+
+docs: $(VENV)/.docs  ## the documentation as a site: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(VENV)/.docs  ## the same at http://127.0.0.1:8000, anew at every change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "pspo needs Python 3.11 or newer, and $(PYTHON) is older: run make PYTHON=python3.11 ..."; exit 1; }
@@ -41,5 +50,9 @@ $(VENV)/.dev: $(VENV)/.core
 	$(PIP) --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.core
+	$(PIP) --constraint constraints.txt --editable ".[docs]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) runs .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs site .pytest_cache .ruff_cache .hypothesis

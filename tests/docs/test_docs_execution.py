@@ -1,0 +1,89 @@
+"""What the pages tell to do is done: Python everywhere, and the commands of pages that are followed step by step."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pages import DOCS, OWN_RUN, PAGES, ROOT, blocks, name_of, run_command, run_page
+
+import pspo
+
+FOLLOWED = [page for name in ("start", "own-data", "ope") if (page := DOCS / f"{name}.md").exists()]
+EXPORT = DOCS / "export.md"
+WITH_PYTHON = [p for p in PAGES if p not in (EXPORT, *FOLLOWED) and any(b.language == "python" for b in blocks(p))]
+
+
+def own_log(rows: int = 2_000, seed: int = 0) -> pd.DataFrame:
+    """The liquidation log as a user would have it: no name of a task, no next states."""
+    data = pspo.load_dataset("liquidation", size=rows, seed=seed)
+    columns = {f"obs_{name}": data.obs[:, i] for i, name in enumerate(("steps", "left", "price"))}
+    columns |= {"action_sell": data.action[:, 0], "reward": data.reward, "terminal": data.terminal.astype(int)}
+    return pd.DataFrame({"episode": np.cumsum(np.append(0, data.episode_end[:-1])), **columns})
+
+
+@pytest.fixture(scope="module")
+def with_a_log(tmp_path_factory) -> Path:
+    """log.csv, a finished run on it, and a later log."""
+    folder = tmp_path_factory.mktemp("own")
+    own_log().to_csv(folder / "log.csv", index=False)
+    own_log(seed=1).to_csv(folder / "later.csv", index=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        run_command("pspo train log.csv --quiet")
+    assert (folder / OWN_RUN / "policy.safetensors").exists()
+    return folder
+
+
+def _logs() -> dict[str, Any]:
+    own_log().to_csv("log.csv", index=False)
+    return {}
+
+
+def _other_names() -> dict[str, Any]:
+    """`frame` of data.md: one whose names do not speak for themselves."""
+    log = own_log()
+    names = {"obs_steps": "x1", "obs_left": "x2", "obs_price": "x3", "reward": "gain", "episode": "id"}
+    return {"pspo": pspo, "frame": log.rename(columns=names).assign(u1=log["action_sell"], u2=log["action_sell"] / 2)}
+
+
+SET_UP: dict[str, Callable[[], dict[str, Any]]] = {"docs/choosing.md": _logs, "docs/data.md": _other_names}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", FOLLOWED, ids=name_of)
+def test_a_page_can_be_followed(page: Path, with_a_log: Path, tmp_path: Path, monkeypatch) -> None:
+    if page.stem != "start":  # which begins with nothing
+        shutil.copytree(with_a_log, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    run_page(page, {}, shell=True)
+
+
+def test_export_can_be_followed(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pspo.train("liquidation", "bc", preset="smoke", episodes=500, out=OWN_RUN)  # as in other tests: compiled once
+    names: dict[str, Any] = {}
+    run_page(EXPORT, names, shell=True)
+    assert names["action"].shape == (1,)
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
+def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(page, SET_UP.get(name_of(page), dict)(), shell=False)
+
+
+def test_a_wrong_command_is_noticed(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError, match="exit code 2"):
+        run_command("pspo check nowhere.csv")
+
+
+def test_these_pages_are_among_those_that_run() -> None:
+    assert {ROOT / "README.md", DOCS / "data.md", DOCS / "api.md", DOCS / "choosing.md"} <= set(WITH_PYTHON)
+    assert {page.stem for page in FOLLOWED} >= {"start", "ope"}
