@@ -1,0 +1,111 @@
+"""The notebook: its code runs in order, and what is stored in it is whole and says what its text says."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pytest
+from notebook_cells import NOTEBOOK, cells, is_parameters, run_in_seconds, source
+
+CODE, TEXT = cells("code"), cells("markdown")
+IMPORTS = "import json\n"
+
+
+def is_silent(cell: dict[str, Any]) -> bool:
+    """Sets names and shows nothing."""
+    return is_parameters(cell) or source(cell).startswith(IMPORTS)
+
+
+def printed(cell: dict[str, Any]) -> str:
+    return "".join("".join(out["text"]) for out in cell["outputs"] if out["output_type"] == "stream")
+
+
+def figures(cell: dict[str, Any]) -> list[bytes]:
+    found = [out["data"]["image/png"] for out in cell["outputs"] if "image/png" in out.get("data", {})]
+    return [base64.b64decode("".join(picture)) for picture in found]
+
+
+# As it is stored
+
+
+def test_it_is_small_enough_to_be_shown() -> None:
+    assert NOTEBOOK.stat().st_size < 1_000_000
+
+
+def test_it_was_run_once_from_top_to_bottom() -> None:
+    assert [cell["execution_count"] for cell in CODE] == list(range(1, len(CODE) + 1))
+
+
+@pytest.mark.parametrize("number", range(len(CODE)))
+def test_every_cell_shows_what_it_should(number: int) -> None:
+    cell = CODE[number]
+    kinds = {out["output_type"] for out in cell["outputs"]}
+    assert "error" not in kinds
+    assert all(out.get("name") != "stderr" for out in cell["outputs"])  # no warnings
+    assert bool(cell["outputs"]) != is_silent(cell)
+    draws = "plt.show()" in source(cell) or "policy_figure(" in source(cell)
+    assert bool(figures(cell)) == draws
+    assert bool(printed(cell)) == ("print(" in source(cell))
+
+
+def test_its_figures_are_pictures() -> None:
+    drawn = [picture for cell in CODE for picture in figures(cell)]
+    assert len(drawn) >= 7
+    assert all(picture.startswith(b"\x89PNG") and len(picture) > 5000 for picture in drawn)
+
+
+def test_numbers_that_the_text_stresses_were_printed() -> None:
+    """Bold numbers, of which there are some; the text may round once more."""
+    told = [number for cell in TEXT for number in re.findall(r"\*\*(\d+(?:\.\d+)?)\*\*", source(cell))]
+    assert len(told) >= 7
+    shown = [float(n) for cell in CODE for n in re.findall(r"-?\d+(?:\.\d+)?", printed(cell))]
+    for number in told:
+        places = len(number.partition(".")[2])
+        assert any(f"{value:.{places}f}" == number for value in shown), number
+
+
+def test_no_path_of_a_machine_is_stored() -> None:
+    assert not re.search(r"/(home|root|tmp|work|Users)/", NOTEBOOK.read_text())
+
+
+# As a program
+
+
+def test_its_links_lead_somewhere() -> None:
+    for cell in TEXT:
+        for link in re.findall(r"\]\(([^)#]+)\)", source(cell)):
+            assert (NOTEBOOK.parent / link).exists(), link
+
+
+@pytest.mark.slow
+def test_its_cells_run_in_seconds(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    matplotlib.use("Agg")
+    left = run_in_seconds()
+    said = capsys.readouterr().out
+    assert (left["clone"].result["preset"], left["run"].result["preset"]) == ("smoke", "smoke")
+    assert left["run"].result["episodes"] == 200
+    assert "The optimum returns 137.48 on average." in said
+    assert f"by exact regret, which has less noise: {left['run'].result['score_by_regret']:.2f}" in said
+    assert len(left["judged"].estimates) == 3
+
+
+@pytest.mark.slow
+def test_it_runs_in_a_notebook(tmp_path: Path) -> None:
+    """By the tools that `make notebook` has, in a kernel; only the preset is another."""
+    import nbclient
+    import nbformat
+    from notebook_cells import SMOKE
+
+    book = nbformat.read(NOTEBOOK, as_version=4)
+    for cell in book.cells:
+        if cell.cell_type == "code" and is_parameters(cell):
+            cell.source = "\n".join(f"{name} = {value!r}" for name, value in SMOKE.items())
+    nbclient.NotebookClient(book, timeout=900, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [cell for cell in book.cells if cell.cell_type == "code" and cell.outputs]
+    assert len(shown) == len([cell for cell in CODE if not is_silent(cell)])
