@@ -97,21 +97,6 @@ def test_several_seeds_in_one_call_equal_single_runs(run: Path, tmp_path: Path) 
     assert "is of another command" in other.stderr
 
 
-def test_own_data_without_a_simulator(tmp_path: Path, capsys) -> None:
-    """A table of a task nobody knows, without next states: trained with a learned end, no score invented."""
-    log = library.load_dataset("liquidation", size=5000)
-    columns = np.column_stack([log.obs, log.action, log.reward, log.terminal])
-    names = "obs_time,obs_inventory,obs_price,action,reward,terminal"
-    np.savetxt(tmp_path / "log.csv", columns, delimiter=",", header=names, comments="", fmt="%.9g")
-    assert main(["train", str(tmp_path / "log.csv"), *TINY, "--out", str(tmp_path / "run")]) == 0
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert "score" not in result
-    assert "imagined_return" in result
-    assert (result["termination"], result["reward"]) == ("learned", "learned")
-    assert main(["evaluate", str(tmp_path / "run")]) == 2
-    assert "simulator" in capsys.readouterr().err
-
-
 def test_data_make_check_and_info(tmp_path: Path, capsys) -> None:
     path = tmp_path / "small.npz"
     assert main(["data", "make", "liquidation", "--size", "3000", "--seed", "5", "--out", str(path)]) == 0

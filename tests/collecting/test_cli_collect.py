@@ -56,7 +56,7 @@ def test_the_summary_says_rows_episodes_return_score_and_path(folder: Path, caps
         (["hopper-x", "--policy", "p.npz", "--transitions", "9", "--set", "rate=1"], "are for a learner"),
         (["hopper-x", "--policy", "walker.npz", "--transitions", "9"], "walker.npz', 'w0' has shape (17, 5)"),
         (["walker2d-x", "--policy", "p.npz", "--transitions", "9"], "ask for (17, any)"),
-        (["hopper-x", "--policy", "none.npz", "--transitions", "9"], "no policy file 'none.npz'"),
+        (["hopper-x", "--policy", "none.npz", "--transitions", "9"], "there is no file 'none.npz'"),
         (["hopper-medium", "--transitions", "9", "--steps", "10"], "--steps 10 is out of range"),
         (["hopper-medium", "--transitions", "9", "--set", "rat=1"], "did you mean 'rate'"),
         (["hopper-medium-replay", "--transitions", "9"], "leave --transitions out"),

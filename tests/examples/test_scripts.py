@@ -19,7 +19,9 @@ import pytest
 from example_cases import ROOT
 
 import pspo
+from pspo.cli import main
 from pspo.data import load_dataset, save_dataset
+from pspo.runs import Run
 from pspo.stats import average, bootstrap_interval, mean_and_std, probability_of_improvement
 
 SCRIPTS = ("compare_two", "export_and_serve", "own_csv")
@@ -126,7 +128,6 @@ def test_bad_requests_are_refused_with_a_sentence(run: Path, capsys) -> None:
 # own_csv
 
 
-@pytest.mark.slow
 def test_an_own_log_is_checked_learned_from_and_judged(capsys) -> None:
     left = run_script("own_csv", "--preset", "smoke")
     said = " ".join(capsys.readouterr().out.split())
@@ -140,3 +141,9 @@ def test_an_own_log_is_checked_learned_from_and_judged(capsys) -> None:
     assert float(told[2]) == pytest.approx(data.episode_returns().mean(), abs=0.006)
     again = left["play"](lambda obs, rng: left["policy"](obs), days=2000, seed=1)
     assert float(told[1]) == pytest.approx(left["mean_return"](again), abs=0.006)
+    (run,) = map(Run, Path("runs").iterdir())
+    assert "score" not in run.result  # nobody can know it
+    assert "imagined_return" in run.result
+    assert (run.result["termination"], run.result["reward"]) == ("learned", "learned")
+    assert main(["evaluate", str(run.path)]) == 2
+    assert "simulator" in capsys.readouterr().err

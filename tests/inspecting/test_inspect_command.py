@@ -109,15 +109,13 @@ def test_figures_of_different_states_have_different_names() -> None:
     assert max(map(len, names)) < 80
 
 
-def test_columns_are_named_by_the_user_by_the_task_or_by_number() -> None:
-    def named(columns, task=None, count=2):
-        facts: dict[str, Any] = {"columns": columns, "task": task}
-        return inspection._action_names(facts, SimpleNamespace(action_dim=count))  # pyright: ignore
-
-    assert named({"action": ["valve", "fan"]}) == ["valve", "fan"]
-    assert named({"action": ["u*"]}) == ["action 0", "action 1"]
-    assert named(None, "liquidation", 1) == ["fraction sold"]
-    assert named(None, None, 1) == ["action"]
+def test_columns_have_the_logs_names_or_numbers(looked) -> None:
+    found = looked["pspo"].found
+    assert [column.name for column in found.place.columns] == ["speed", "load", "heat"]
+    assert [column.name for column in found.act.columns] == ["valve", "fan"]
+    nameless: Any = SimpleNamespace(column_names=lambda role: [])
+    assert inspection._names(nameless, "obs", 2) == ["obs 0", "obs 1"]
+    assert inspection._names(nameless, "action", 1) == ["action"]
 
 
 def test_the_api_is_exported() -> None:

@@ -124,7 +124,9 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
 def test_a_signal_inside_a_callback_of_the_garbage_collector_is_not_lost(number: int) -> None:
     """Where Python drops exceptions, and where JAX is so often that every third signal found it there."""
     code = (
-        "import gc, os, time\nfrom pspo.stopping import heeding_signals\nsent = []\n"
+        "import gc, os, signal, time\nfrom pspo.stopping import heeding_signals\nsent = []\n"
+        # As a terminal has it: whoever runs the tests in the background may have Ctrl-C ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"def callback(*_):\n    if not sent: sent.append(1); os.kill(os.getpid(), {int(number)})\n"
         "gc.callbacks.append(callback)\n"
         "try:\n    with heeding_signals():\n        gc.collect()\n        time.sleep(20)\n        print('lost')\n"
