@@ -10,6 +10,9 @@ os.environ.setdefault("PSPO_TEST_CACHE", tempfile.mkdtemp(prefix="pspo-test-cach
 os.environ["PSPO_CACHE"] = os.environ["PSPO_TEST_CACHE"]
 # Programs that compile in a third of the time and run slower: the right trade for tiny networks.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# Programs that one test has compiled serve all others, in both workers and in the processes that they start.
+os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(os.environ["PSPO_TEST_CACHE"], "programs")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 os.environ.setdefault("NPROC", "1")  # two workers share the machine; one thread each
 
 
