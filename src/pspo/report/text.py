@@ -47,7 +47,9 @@ def seeds_table(summary: dict[str, Any]) -> None:
         if name in summary:
             numbers = summary[name]
             spread = _number(numbers["std"]) if len(seeds) > 1 else ""
-            table.add_row(label, _number(numbers["mean"]), spread, *map(_number, numbers["each"] if shown else ()))
+            whole = all(isinstance(each, int) for each in numbers["each"]) and float(numbers["mean"]).is_integer()
+            mean = _number(int(numbers["mean"]) if whole else numbers["mean"])
+            table.add_row(label, mean, spread, *map(_number, numbers["each"] if shown else ()))
     Console().print(table)
 
 
