@@ -96,6 +96,7 @@ def test_an_output_directory_in_use_is_left_alone(tmp_path: Path, capsys) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.slow  # tests/robustness fills disks for less
 def test_a_disk_that_fills_up_costs_nothing_but_time(tmp_path: Path) -> None:
     """Writes fail in the middle of the run; once there is room again, the run goes on."""
     run, limit = tmp_path / "run", 10_000  # bytes per file: too few for a checkpoint of these networks

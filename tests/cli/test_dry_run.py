@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from command_line import pspo
 
 
+@pytest.mark.slow  # compiles what tests of the estimate compile as well
 def test_it_states_data_steps_time_and_memory_and_writes_nothing(tmp_path):
     done = pspo("train", "liquidation", "--preset", "smoke", "--dry-run", "--seeds", "4", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -86,7 +86,8 @@ def stopped(tmp_path_factory) -> Path:
     return run
 
 
-@pytest.mark.parametrize("damage", ["truncated", pytest.param("flipped", marks=pytest.mark.slow)])
+@pytest.mark.slow  # tests/robustness damages checkpoints in more ways, without a process of its own
+@pytest.mark.parametrize("damage", ["truncated", "flipped"])
 def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_is_used(
     whole: Path, stopped: Path, tmp_path: Path, damage: str
 ) -> None:

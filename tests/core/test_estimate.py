@@ -39,6 +39,7 @@ def test_rollouts_count_once_a_chunk(monkeypatch):
     assert training.step_seconds == pytest.approx((10.0 - 8.0) / ITERATIONS + 8.0 / 400)
 
 
+@pytest.mark.slow
 def test_large_pools_and_data_count_in_memory(small, monkeypatch):
     monkeypatch.setattr("pspo.estimate._time_iteration", lambda *_: 1.0)  # which takes the longest and adds no bytes
     shape = Shape(1_000_000, 17, 6)

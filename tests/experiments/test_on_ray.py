@@ -27,6 +27,7 @@ def workers_of(job: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow  # half a minute, most of it Ray's own
 @pytest.mark.skipif(not Path("/proc").exists(), reason="workers are found through /proc")
 def test_a_killed_worker_loses_nothing_and_numbers_are_those_of_the_local_backend(tmp_path: Path):
     local, on_ray = tmp_path / "local", tmp_path / "ray"

@@ -48,6 +48,7 @@ def test_a_state_is_the_row_that_has_its_values_and_json_says_all(runs, looked, 
     assert int.from_bytes(picture[16:20], "big") == 1200  # pixels wide
 
 
+@pytest.mark.slow
 def test_a_negative_state_of_two_action_columns_in_words_and_as_svg(runs, tmp_path, capsys) -> None:
     out = tmp_path / "state.svg"
     assert main(["inspect", str(runs / "td3bc"), "--state", "-1.5,2,30", "--out", str(out), "--quiet"]) == 0
@@ -81,7 +82,7 @@ def test_a_row_in_words_has_what_was_done_and_what_followed(looked, capsys) -> N
 
 
 def test_a_png_of_two_action_columns(looked, tmp_path) -> None:
-    path = write_figure(looked["td3bc"].found, tmp_path / "two.png")
+    path = write_figure(looked["pspo"].found, tmp_path / "two.png")
     assert path.read_bytes().startswith(PNG)
 
 
@@ -162,7 +163,7 @@ def assert_one_sentence(text: str, says: str) -> None:
 
 
 def test_unfinished_runs_and_lost_logs_are_refused(runs, tmp_path, capsys) -> None:
-    run = shutil.copytree(runs / "td3bc", tmp_path / "run")
+    run = shutil.copytree(runs / "pspo", tmp_path / "run")
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(config | {"dataset": str(tmp_path / "lost.csv")}))
     assert main(["inspect", str(run), "--row", "0", "--quiet"]) == 2

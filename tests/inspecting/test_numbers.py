@@ -18,8 +18,10 @@ from pspo.inspecting.values import BEST, LOGGED, POLICY, REFERENCE, values_in
 from pspo.ope.trained import last_state
 from pspo.policy_kinds import mixture_moments
 
+BOTH = ["pspo", pytest.param("td3bc", marks=pytest.mark.slow)]
 
-@pytest.mark.parametrize("algo", ["pspo", "td3bc"])
+
+@pytest.mark.parametrize("algo", BOTH)
 def test_q_along_every_action_column(looked, algo) -> None:
     case, found = looked[algo], looked[algo].found.values
     own = case.policy(case.obs)
@@ -32,7 +34,7 @@ def test_q_along_every_action_column(looked, algo) -> None:
         assert curve.spread == pytest.approx(each.std(0, ddof=1), rel=1e-2, abs=1e-4)
 
 
-@pytest.mark.parametrize("algo", ["pspo", "td3bc"])
+@pytest.mark.parametrize("algo", BOTH)
 def test_marks_are_what_they_are_called(looked, algo) -> None:
     case, found = looked[algo], looked[algo].found.values
     assert [mark.name for mark in found.marks] == [POLICY, REFERENCE, BEST, LOGGED]
@@ -47,6 +49,7 @@ def test_marks_are_what_they_are_called(looked, algo) -> None:
         assert mark.gain_spread == pytest.approx((each - at_policy).std(ddof=1), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_lowest_critic_speaks_where_pspo_says_so(looked) -> None:
     case = looked["td3bc"]
     cautious = case.judges._replace(together="min")
@@ -69,7 +72,7 @@ def mixture_log_density(case: Looked, network: Any, unit: np.ndarray) -> np.ndar
     return before - np.log(slope).sum(-1) + np.log(2.0 / width).sum()
 
 
-@pytest.mark.parametrize("algo", ["pspo", "td3bc"])
+@pytest.mark.parametrize("algo", BOTH)
 def test_densities_of_mu_and_policy(looked, algo) -> None:
     case, found = looked[algo], looked[algo].found
     mu, own = case.judges.reference, case.unit(case.policy(case.obs))
@@ -126,6 +129,7 @@ def test_pspos_models_are_weighed_by_their_consistency(looked) -> None:
     assert [c.between for c in found.following] == pytest.approx(between, rel=2e-2, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_fitted_critics_weigh_in_the_unit_of_the_log(looked) -> None:
     """The unit of F is its mean spread over logged states, not that of the one state that is asked about."""
     case = looked["td3bc"]
@@ -139,7 +143,7 @@ def test_fitted_critics_weigh_in_the_unit_of_the_log(looked) -> None:
     assert sum(m.weight for m in case.found.beliefs.members) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("algo", ["pspo", "td3bc"])
+@pytest.mark.parametrize("algo", BOTH)
 def test_doubt_is_compared_with_logged_states(looked, algo) -> None:
     case, found = looked[algo], looked[algo].found.doubt
     obs = np.concatenate([case.obs[None], case.compared])
