@@ -21,7 +21,9 @@ def but_slow(*algorithms: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("algo", marked)
 
 
-every_algorithm = but_slow("pspo")  # it has tests of its own for all of this, and a pool to fit
+# PSPO has tests of its own for all of this, and a pool to fit. The others take the longest to compile, and four more
+# algorithms with models stand for them here.
+every_algorithm = but_slow("pspo", "adm", "combo", "morel")
 # What compiles once more: here for the quickest, for all others in the slow suite.
 one_here_others_slow = but_slow(*(algo for algo in LEARNERS if algo != "td3bc"))
 
