@@ -70,7 +70,7 @@ def policy_value(actor: MixturePolicy, critic: MLP, config: Config, features: Ar
 
 
 def actor_loss(actor: MixturePolicy, config: Config, features: Array, action: Array, advantage: Array) -> Array:
-    """-log pi(a|s) exp(A(s, a) / lambda) over logged actions (Eq. 13)."""
+    """-log pi(a|s) exp(A(s, a) / lambda) over logged actions: AWAC's actor update."""
     weight = advantage_weight(advantage, 1.0 / config.temperature, config.weight_max)
     return -(weight * actor(features).log_prob(unsquash(action))).mean()
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 from ope_cases import constant, gaussian, linear, made_log, made_subject
 
-from pspo.data import Dataset
+from pspo.data import Dataset, load_dataset
 from pspo.data.normalise import fit_normaliser
 from pspo.ope.fitted_q import FittedQ, FittedQConfig, by_fitted_q, contradiction, fit_q, summarise
 
@@ -114,3 +114,15 @@ def test_the_interval_is_students_over_the_critics() -> None:
 def test_one_critic_has_no_interval_and_a_nan_is_shown() -> None:
     assert summarise(np.ones((1, 3)), np.ones((1, 3)), 0.9).high == np.inf
     assert np.isnan(summarise(np.array([[1.0], [np.nan]]), np.ones((2, 1)), 0.9).value)
+
+
+@pytest.mark.slow
+def test_the_usual_critics_fit_what_the_last_step_of_an_episode_pays() -> None:
+    """There Q is the reward, whatever the policy. A third of the learning rate leaves errors of more than four."""
+    data, fresh = (load_dataset("liquidation", seed=seed) for seed in (6, 7))
+    subject = made_subject(data, constant(fit_normaliser(data), 0.9), 1.0)
+    fitted = fit_q(subject, FittedQConfig())
+    ends = np.flatnonzero(fresh.terminal)
+    features, action = subject.norm.encode(fresh.obs[ends]), subject.norm.unit_action(fresh.action[ends])
+    q = np.asarray(fitted.q(features, action)).mean(0) * float(subject.norm.reward_scale)
+    assert np.sqrt(np.mean(np.square(q - fresh.reward[ends]))) < 3.0
