@@ -18,6 +18,7 @@ from pspo.data.normalise import fit_normaliser
 from pspo.data.sources import load_dataset
 from pspo.dynamics.ensemble import ensemble
 from pspo.dynamics.fit import fit_targets
+from pspo.dynamics.prediction_range import prediction_range
 from pspo.dynamics.termination import Known, Never, Termination
 from pspo.envs.task import get_task
 from pspo.estimate import Shape, random_dataset
@@ -90,4 +91,5 @@ def _case(name: str, config: pspo.Config, dataset: Dataset, ends: Termination) -
         return pspo.Arrays(pool, jnp.zeros(model.pool), policy, ends)
 
     arrays = jax.jit(make)(jax.random.PRNGKey(0))
-    return Case(name, config, dataset, pspo.Parts(arrays, norm), device_log(dataset, norm, config.gamma))
+    parts = pspo.Parts(arrays, norm, prediction_range(dataset, norm))
+    return Case(name, config, dataset, parts, device_log(dataset, norm, config.gamma))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 from baseline_cases import ACT, OBS, f32, made_config, made_norm, made_rows, made_state
-from dynamics_cases import made_ensemble, plain_norm
+from dynamics_cases import made_ensemble, plain_norm, unlimited
 
 from pspo.algorithms import pmdb
 from pspo.algorithms.pmdb_game import Units
@@ -30,7 +30,9 @@ def ends(obs: Any, action: Any, next_obs: Any) -> Any:
 
 def made_parts() -> pmdb.Parts:
     pool = made_ensemble(members=POOL, inputs=OBS + ACT, targets=OBS + 1)
-    return pmdb.Parts(pmdb.Arrays(pool, Known(ends)), made_norm(), MODEL_NORM, UNITS)
+    return pmdb.Parts(
+        pmdb.Arrays(pool, Known(ends)), made_norm(), MODEL_NORM, UNITS, unlimited(MODEL_NORM.obs_mean.size)
+    )
 
 
 def made_batch() -> pmdb.Batch:

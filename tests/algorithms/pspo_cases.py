@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from dynamics_cases import unlimited
 
 from pspo.algorithms import pspo
 from pspo.algorithms.pspo import Arrays, Config, Parts, State
@@ -65,7 +66,7 @@ def made_parts(log_prior=(0.0, 0.0, 0.0)) -> Parts:
         action_high=np.full(ACT, 3.0, np.float32),
         reward_scale=np.asarray(1.7, np.float32),
     )
-    return Parts(Arrays(made_pool(), f32(log_prior), made_policy(1), Known(ends)), norm)
+    return Parts(Arrays(made_pool(), f32(log_prior), made_policy(1), Known(ends)), norm, unlimited(norm.obs_mean.size))
 
 
 def made_log(count: int = 40) -> Log:

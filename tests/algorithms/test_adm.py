@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from baseline_cases import f32, same_bits
 from contract_cases import make_case
+from dynamics_cases import unlimited
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_task import ACTIONS, EPISODE, OBS, tiny_log
@@ -61,7 +62,13 @@ def made_parts(terminated: Any = Never(), seed: int = 0) -> Parts:  # noqa: B008
     scale = f32(rng.normal(scale=0.3, size=OBS + 1)), f32(rng.uniform(0.3, 0.6, size=OBS + 1))
     model = any_step(jax.random.PRNGKey(seed), model_norm.features + ACTIONS, 8, 2, 1, 0.2, *scale)
     arrays = Arrays(model, jnp.asarray(data.ages(), jnp.int32), terminated)
-    return Parts(arrays, norm._replace(reward_scale=np.asarray(0.5, np.float32)), model_norm, LAGS)
+    return Parts(
+        arrays,
+        norm._replace(reward_scale=np.asarray(0.5, np.float32)),
+        model_norm,
+        LAGS,
+        unlimited(OBS),
+    )
 
 
 def made_course(seed: int = 1) -> Course:

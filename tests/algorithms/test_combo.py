@@ -30,7 +30,7 @@ from baseline_cases import (
     same_bits,
     slopes,
 )
-from dynamics_cases import made_ensemble, plain_norm
+from dynamics_cases import made_ensemble, plain_norm, unlimited
 
 from pspo.algorithms import combo, mopo, pspo
 from pspo.algorithms.model_based import Arrays, Parts
@@ -212,7 +212,7 @@ def test_the_target_has_no_entropy_in_it() -> None:
 def test_rollouts_follow_the_policy_or_anyone(uniform: bool) -> None:
     config = made_config(combo, **(TINY | {"starts": 400}), uniform_rollouts=uniform)
     norm = plain_norm(action_dim=2)
-    parts = Parts(Arrays(made_ensemble(inputs=4), jnp.arange(2), Never()), norm, norm)
+    parts = Parts(Arrays(made_ensemble(inputs=4), jnp.arange(2), Never()), norm, norm, unlimited(norm.obs_mean.size))
     state = combo.init(config, parts, made_log(), KEY)
     actor = state.agent.learned.actor
     bias = actor.net.biases[-1].at[2:].set(-5.0)  # a policy that is sure of itself

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from baseline_cases import f32, same_bits
 from contract_cases import make_case
-from dynamics_cases import made_ensemble, plain_norm, predict_by_hand
+from dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 from tiny_task import tiny_log
 
 from pspo.algorithms import model_based, mopo
@@ -32,7 +32,8 @@ def test_an_imagined_reward_is_the_elites_less_the_largest_doubt_of_all_members(
     """In the critics' unit of reward, which is not the models'."""
     models, model_norm = made_ensemble(), plain_norm()
     norm = plain_norm()._replace(reward_scale=np.asarray(0.5, np.float32))
-    place = mopo.World(models, lambda *_: jnp.zeros(4, bool), model_norm, norm)  # pyright: ignore[reportArgumentType]
+    never: Any = lambda *_: jnp.zeros(4, bool)  # noqa: E731
+    place = mopo.World(models, never, model_norm, norm, unlimited())
     rng = np.random.default_rng(0)
     obs, action = rng.normal(size=(4, 2)), rng.uniform(-1, 1, (4, 1))
     noise, member = rng.normal(size=(4, 3)), np.array([0, 1, 1, 0])

@@ -15,7 +15,7 @@ from baseline_cases import (
     made_state,
 )
 from contract_cases import CHUNK, LEARNERS, make_case
-from dynamics_cases import made_ensemble, plain_norm, predict_by_hand
+from dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 from tiny_task import score, tiny_log
 
 from pspo.algorithms import model_based, morel, morel_npg
@@ -64,7 +64,7 @@ def near(norm: Any, obs: Any, action: Any, next_obs: Any) -> Any:
 
 def two_member_parts() -> morel.Parts:
     arrays = morel.Arrays(two_members(), near, f32(STARTS), jnp.float32(THRESHOLD))  # pyright: ignore[reportArgumentType]
-    return morel.Parts(arrays, NORM, MODEL_NORM)
+    return morel.Parts(arrays, NORM, MODEL_NORM, unlimited())
 
 
 def path_by_hand(start: np.ndarray, member: int) -> list[tuple[Any, ...]]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from baseline_cases import critics_by_hand, f32, made_config, made_log, made_parts, net_by_hand, same_bits
-from dynamics_cases import made_ensemble, plain_norm, predict_by_hand
+from dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
 from pspo.algorithms import one_risk, rambo
 from pspo.algorithms.model_based import Arrays, Parts, fresh_learned
@@ -33,7 +33,7 @@ NORM = plain_norm()._replace(
     obs_std=np.array([2.0, 0.7], np.float32),
     reward_scale=np.asarray(0.5, np.float32),
 )
-PLACE = World(MODELS, Known(lambda obs, action, next_obs: next_obs[..., 0] > END), MODEL_NORM, NORM)
+PLACE = World(MODELS, Known(lambda obs, action, next_obs: next_obs[..., 0] > END), MODEL_NORM, NORM, unlimited())
 RNG = np.random.default_rng(0)
 OBS = RNG.normal(size=(STATES, 2))
 
@@ -145,7 +145,7 @@ def test_rollouts_are_valued_by_the_online_critics_and_not_by_the_target() -> No
     config = made_config(one_risk, starts=30, rollout_horizon=2, retain=1, cloning_steps=0, cvar_alpha=0.1)
     norm = plain_norm(action_dim=2)
     models = made_ensemble(inputs=4)
-    parts = Parts(Arrays(models, jnp.arange(3), PLACE.terminated), norm, norm)
+    parts = Parts(Arrays(models, jnp.arange(3), PLACE.terminated), norm, norm, unlimited(norm.obs_mean.size))
     log = made_log()
     state = one_risk.init(config, parts, log, jax.random.PRNGKey(0))
     imagine = jax.jit(lambda state: one_risk.imagine(config, parts, log, state)[0])

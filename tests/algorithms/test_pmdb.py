@@ -9,7 +9,7 @@ import pytest
 import scipy.special
 import scipy.stats
 from baseline_cases import ACT, OBS, f32, made_log, made_norm, same_bits, started
-from dynamics_cases import made_ensemble
+from dynamics_cases import made_ensemble, unlimited
 from pmdb_cases import CONFIG, MODEL_NORM, POOL, UNITS, ends, stay_by_hand
 from tiny_task import tiny_log
 
@@ -157,7 +157,7 @@ def test_rollouts_end_softly_between_eleven_and_twenty_one_half_ranges() -> None
 def test_predictions_may_leave_the_logs_range_but_counters_stay_on_their_values() -> None:
     grid = MODEL_NORM._replace(grid_column=np.array([1], np.int32), grid_points=np.array([[0.0, 1.0, 2.0]], np.float32))
     pool = made_ensemble(members=POOL, inputs=grid.features + ACT, targets=OBS + 1)
-    place = World(pool, Known(ends), grid, made_norm())
+    place = World(pool, Known(ends), grid, made_norm(), unlimited(OBS))
     rng = np.random.default_rng(5)
     obs, action, noise = (
         f32(rng.normal(size=(40, OBS))),

@@ -23,7 +23,7 @@ from baseline_cases import (
     same_bits,
     slopes,
 )
-from dynamics_cases import made_ensemble, member_by_hand, plain_norm
+from dynamics_cases import made_ensemble, member_by_hand, plain_norm, unlimited
 from tiny_task import tiny_log
 
 from pspo.algorithms import rambo
@@ -60,7 +60,7 @@ def made_log(rows: int = 30) -> Log:
 
 LOG = made_log()
 COUNTS = np.column_stack([np.repeat((np.arange(30) % 4 > 0)[:, None], OBS, 1), np.ones(30, bool)])
-PARTS = Parts(Arrays(MODELS, jnp.asarray(ELITE), Known(ends), jnp.asarray(COUNTS)), NORM, MODEL_NORM)
+PARTS = Parts(Arrays(MODELS, jnp.asarray(ELITE), Known(ends), jnp.asarray(COUNTS)), NORM, MODEL_NORM, unlimited())
 CONFIG = made_config(
     rambo,
     batch=BATCH,
@@ -227,17 +227,17 @@ def test_an_outcome_is_drawn_by_one_elite_per_row_anew_each_time() -> None:
 
 
 def test_an_advantage_compares_the_outcome_under_the_mode_with_the_action(monkeypatch) -> None:
-    """Online critics, the smaller of them, no entropy, nothing past an end; the outcome kept inside the log's range."""
-    learned, norm = state().agent.learned, MODEL_NORM._replace(obs_low=np.full(OBS, -0.5, np.float32))
+    """Online critics, the smaller of them, no entropy, nothing past an end; the outcome no lower than columns go."""
+    learned, norm = state().agent.learned, MODEL_NORM
     target = np.random.default_rng(5).normal(size=(BATCH, 3))
     target[:2, 0] = 6.0  # far enough for an end
     monkeypatch.setattr(rambo, "draw_targets", lambda models, x, key: f32(target))
-    place = rambo.World(MODELS, Known(ends), norm, NORM)
+    place = rambo.World(MODELS, Known(ends), norm, NORM, unlimited(edge_low=-0.5))
     obs = LOG.rows.obs[:BATCH]
     played, next_obs = jax.jit(partial(rambo.play, CONFIG, place, learned))(obs, jax.random.PRNGKey(3))
 
     raw = target * np.asarray(MODELS.target_std) + np.asarray(MODELS.target_mean)
-    reached = np.clip(np.asarray(obs) + raw[:, :2], norm.obs_low, norm.obs_high)
+    reached = np.maximum(np.asarray(obs) + raw[:, :2], -0.5)
     np.testing.assert_allclose(next_obs, reached, rtol=1e-4, atol=1e-5)
     now, then = ((np.asarray(o, np.float64) - NORM.obs_mean) / NORM.obs_std for o in (obs, reached))
     action = np.asarray(played.x[:, 2:], np.float64)
@@ -254,7 +254,7 @@ def test_an_advantage_compares_the_outcome_under_the_mode_with_the_action(monkey
 
 
 def test_logged_rows_come_as_the_fit_has_them_and_differ_between_members() -> None:
-    place = rambo.World(MODELS, Known(ends), MODEL_NORM, NORM)
+    place = rambo.World(MODELS, Known(ends), MODEL_NORM, NORM, unlimited())
     logged = jax.jit(lambda key: adversary.draw_logged(place, LOG, jnp.asarray(COUNTS), 50, key))(jax.random.PRNGKey(1))
     rows = LOG.rows
     x = np.column_stack([(np.asarray(rows.obs) - MODEL_NORM.obs_mean) / MODEL_NORM.obs_std, rows.action])

@@ -10,6 +10,7 @@ import numpy as np
 from pspo.data import Dataset
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble
+from pspo.dynamics.prediction_range import PredictionRange
 from pspo.nets.mlp import MLP
 
 
@@ -68,6 +69,14 @@ def plain_norm(obs_dim: int = 2, action_dim: int = 1, reach: float = 100.0) -> N
         action_high=np.full(action_dim, 3.0, np.float32),
         reward_scale=np.asarray(2.0, np.float32),
     )
+
+
+def unlimited(obs_dim: int = 2, **changes: float) -> PredictionRange:
+    """Any prediction is allowed, but for `changes`, the same in every column."""
+    rewards = {name: changes.pop(name, end) for name, end in (("reward_low", -np.inf), ("reward_high", np.inf))}
+    ends = {"edge_low": -np.inf, "edge_high": np.inf, "far_low": -np.inf, "far_high": np.inf} | changes
+    columns = {name: np.full(obs_dim, end, np.float32) for name, end in ends.items()}
+    return PredictionRange(**columns, **{name: np.asarray(end, np.float32) for name, end in rewards.items()})
 
 
 A = np.array([[0.9, 0.1], [-0.2, 0.8]])

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dynamics_cases import made_ensemble, plain_norm, predict_by_hand
+from dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
 from pspo.data.batches import Rows
 from pspo.dynamics import imagination
@@ -17,7 +17,7 @@ from pspo.dynamics.uncertainty import largest_deviation, largest_pairwise_distan
 MODEL_NORM = plain_norm()
 NORM = plain_norm()._replace(reward_scale=np.asarray(0.5, np.float32))  # the critics' rewards are four times as large
 MODELS = made_ensemble()
-PLACE = World(MODELS, Known(lambda obs, action, next_obs: next_obs[..., 0] > 1.0), MODEL_NORM, NORM)
+PLACE = World(MODELS, Known(lambda obs, action, next_obs: next_obs[..., 0] > 1.0), MODEL_NORM, NORM, unlimited())
 RNG = np.random.default_rng(0)
 OBS = RNG.normal(size=(5, 2)).astype(np.float32)
 ACTION = RNG.uniform(-1, 1, size=(5, 1)).astype(np.float32)
@@ -36,9 +36,10 @@ def test_an_outcome_is_drawn_from_its_own_member_and_in_the_critics_units() -> N
     @jax.jit
     def drawn():
         prediction = PLACE.predict(jnp.asarray(OBS), jnp.asarray(ACTION))
-        return PLACE.draw(jnp.asarray(OBS), prediction, jnp.asarray(MEMBER), jnp.asarray(NOISE))
+        return PLACE.draw(jnp.asarray(OBS), jnp.asarray(ACTION), prediction, jnp.asarray(MEMBER), jnp.asarray(NOISE))
 
-    next_obs, reward = drawn()
+    next_obs, reward, terminal = drawn()
+    np.testing.assert_array_equal(terminal, np.asarray(next_obs)[..., 0] > 1.0)
     mean, std = predictions_by_hand()
     for i in range(2):
         for row in range(5):
@@ -50,7 +51,7 @@ def test_an_outcome_is_drawn_from_its_own_member_and_in_the_critics_units() -> N
 
 def test_without_noise_a_step_is_the_members_mean() -> None:
     prediction = PLACE.predict(jnp.asarray(OBS), jnp.asarray(ACTION))
-    next_obs, _ = PLACE.draw(jnp.asarray(OBS), prediction, jnp.zeros(5, int), jnp.zeros((5, 3)))
+    next_obs, _, _ = PLACE.draw(jnp.asarray(OBS), jnp.asarray(ACTION), prediction, jnp.zeros(5, int), jnp.zeros((5, 3)))
     np.testing.assert_allclose(next_obs, OBS + predictions_by_hand()[0][0, :, :2], rtol=1e-4, atol=1e-5)
 
 

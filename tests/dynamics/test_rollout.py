@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dynamics_cases import made_ensemble, plain_norm, predict_by_hand
+from dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
 from pspo.dynamics.rollout import (
     Box,
@@ -44,7 +44,7 @@ def value(features):
 
 @jax.jit
 def weighed_in_jax(models, log_prior, q, noise, beta):
-    return weigh(models, log_prior, NORM, Known(rule), value, q, OBS, ACTION, noise, GAMMA, beta)
+    return weigh(models, log_prior, NORM, Known(rule), unlimited(), value, q, OBS, ACTION, noise, GAMMA, beta)
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +102,9 @@ def test_noise_comes_in_pairs_that_cancel() -> None:
 
 
 def test_never_ends_never() -> None:
-    found = jax.jit(lambda noise: weigh(MODELS, LOG_PRIOR, NORM, Never(), value, Q, OBS, ACTION, noise, GAMMA, 1.0))(
-        NOISE
-    )
+    found = jax.jit(
+        lambda noise: weigh(MODELS, LOG_PRIOR, NORM, Never(), unlimited(), value, Q, OBS, ACTION, noise, GAMMA, 1.0)
+    )(NOISE)
     assert not np.asarray(found.done).any()
 
 
@@ -171,18 +171,20 @@ def test_members_are_drawn_with_the_posteriors_frequencies() -> None:
 
 def weighed_with(limits: Limits, reach: float = 1.0) -> tuple[Weighed, Weighed]:
     """The same weighing in a narrow box, without limits and with them."""
-    narrow = plain_norm(reach=reach)
+    narrow, within = plain_norm(reach=reach), unlimited(edge_low=-reach, edge_high=reach)
 
     def run(limits: Limits) -> Weighed:
         known = Known(rule)
         return jax.jit(
-            lambda noise: weigh(MODELS, LOG_PRIOR, narrow, known, value, Q, OBS, ACTION, noise, GAMMA, BETA, limits)
+            lambda noise: weigh(
+                MODELS, LOG_PRIOR, narrow, known, within, value, Q, OBS, ACTION, noise, GAMMA, BETA, limits
+            )
         )(NOISE)
 
     return run(Limits()), run(limits)
 
 
-def test_predictions_outside_the_datas_range_are_moved_to_its_edge() -> None:
+def test_predictions_past_an_edge_at_which_columns_saturate_are_moved_to_it() -> None:
     free, _ = weighed_with(Limits())
     assert np.abs(free.next_obs).max() == 1.0
     assert (np.abs(free.next_obs) < 1.0).any()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from baseline_cases import f32
-from dynamics_cases import plain_norm
+from dynamics_cases import plain_norm, unlimited
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ope_cases import linear
@@ -55,8 +55,15 @@ def rule(obs, action, next_obs):
 
 def made_models(**changes: Any) -> Models:
     uniform = lambda critics, pool, obs, action, key: jnp.full((pool.size, len(obs)), -jnp.log(pool.size))  # noqa: E731
-    fields = {"norm": NORM, "pool": pool(), "ends": Known(rule), "critics": (), "log_weight": uniform, "box": WIDE}
-    return Models(**(fields | {"noise": 0.0} | changes))
+    fields = {
+        "norm": NORM,
+        "pool": pool(),
+        "ends": Known(rule),
+        "critics": (),
+        "log_weight": uniform,
+        "range": unlimited(),
+    }
+    return Models(**(fields | {"box": WIDE, "noise": 0.0} | changes))
 
 
 def made_subject(gamma: float = GAMMA, horizon: int = HORIZON, starts: np.ndarray = STARTS) -> Subject:
@@ -161,7 +168,9 @@ def test_fitted_critics_weigh_models_by_their_consistency() -> None:
     rng = np.random.default_rng(1)
     critic, bias = 0.5 * rng.normal(size=(2, 3)), np.array([0.3, -0.1])
     fitted = FittedQ(linear(critic[:, :, None], bias[:, None]), np.ones((2, 4)))
-    subject = made_subject()._replace(data=SimpleNamespace(obs_dim=2))  # pyright: ignore
+    subject = made_subject()._replace(
+        data=SimpleNamespace(obs_dim=2, obs=STARTS, reward=np.array([-1e6, 1e6]))  # pyright: ignore
+    )
     judge = believed._consistency(subject, Config(model_noise=0.0), fitted, Known(rule))
     obs, action = rng.normal(1.0, 1.0, size=(7, 2)), rng.uniform(-1, 1, size=(7, 1))
     found = jax.jit(lambda critics, pool: judge(critics, pool, f32(obs), f32(action), jax.random.PRNGKey(0)))(

@@ -7,7 +7,7 @@ step by a random lag, and where the lags disagree the reward is lowered:
     r~ = r^ - lambda u,     u = sqrt(mean over columns of Var_k mu_k),     mu_k: mean next state by lag k
 
 Then SAC on imagined and logged rows, at a fixed temperature. u is in raw units. Ours and the authors' code differ:
-- The model sees the features that PSPO's see, its targets are standardised (one scale for all lags), and predictions
+- The model sees the features that PSPO's see, its targets are standardised (one scale for all lags), and rewards
   stay inside the log's range. A batch has windows of all lags, where theirs has one lag; hold-out rows are random.
 - Lags are drawn per rollout, where theirs are per step for all rollouts. What is drawn and what u compares come from
   one pass of the network, where theirs are two.
@@ -46,6 +46,7 @@ from pspo.display import Progress
 from pspo.dynamics.anystep import AnyStep
 from pspo.dynamics.anystep_fit import AnyStepConfig, load_or_fit_any_step
 from pspo.dynamics.imagination import in_blocks, rollout, target_noise
+from pspo.dynamics.prediction_range import PredictionRange, prediction_range
 from pspo.dynamics.termination import Termination
 from pspo.dynamics.uncertainty import lag_std
 from pspo.nets.actors import TanhGaussian
@@ -80,6 +81,7 @@ class Parts(NamedTuple):
     norm: Normaliser  # of policy and critics
     model_norm: Normaliser  # of the model
     lags: int  # the longest that was trained: m, or less where all episodes are shorter
+    range: PredictionRange
 
 
 def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Parts, dict[str, Any]]:
@@ -90,7 +92,8 @@ def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> 
     model, facts = load_or_fit_any_step(dataset, model_norm, config.model, seed, said)
     ends, end_facts = prepare_ends(config.termination, dataset, model_norm)
     arrays = Arrays(model, jnp.asarray(dataset.ages().astype("int32")), ends)
-    return Parts(arrays, norm, model_norm, facts["lags"]), {"any_step": facts, "reward": "learned", **end_facts}
+    parts = Parts(arrays, norm, model_norm, facts["lags"], prediction_range(dataset, model_norm))
+    return parts, {"any_step": facts, "reward": "learned", **end_facts}
 
 
 def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
@@ -160,10 +163,12 @@ def penalised_step(
     outlook = look_ahead(parts, course, action, drop_key if config.dropout_in_rollouts else None)
     pick = random_lag(lag_key, course.length), jnp.arange(obs.shape[0])
     drawn = outlook.mean[pick] + outlook.std[pick] * target_noise(noise_key, obs)
-    next_obs = parts.model_norm.snap(drawn[:, :-1])
-    raw = drawn[:, -1] * parts.model_norm.reward_scale - config.penalty * lag_std(outlook.mean[..., :-1], outlook.valid)
-    done = parts.arrays.terminated(parts.model_norm, obs, action, next_obs)
-    return go_on(course, action, next_obs), Rows(obs, action, raw / parts.norm.reward_scale, next_obs, done)
+    reached = parts.range.reached(parts.model_norm, drawn[:, :-1])
+    done = parts.arrays.terminated(parts.model_norm, obs, action, reached)
+    next_obs = parts.range.keep(reached)
+    reward = parts.range.reward(drawn[:, -1]) * parts.model_norm.reward_scale  # raw, as the penalty is
+    reward = reward - config.penalty * lag_std(outlook.mean[..., :-1], outlook.valid)
+    return go_on(course, action, next_obs), Rows(obs, action, reward / parts.norm.reward_scale, next_obs, done)
 
 
 def imagine(config: Config, parts: Parts, log: Log, state: State) -> tuple[State, dict[str, Array]]:

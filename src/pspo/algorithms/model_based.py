@@ -25,6 +25,7 @@ from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.fit import ModelConfig
 from pspo.dynamics.imagination import World, capacity_for, in_blocks, rollout
 from pspo.dynamics.pool import load_or_fit_pool, pool_seed
+from pspo.dynamics.prediction_range import PredictionRange, prediction_range
 from pspo.dynamics.quality import holdout_error
 from pspo.dynamics.termination import Termination, make_termination
 from pspo.envs.task import get_task
@@ -93,6 +94,7 @@ class Parts(NamedTuple):
     arrays: Arrays
     norm: Normaliser  # of policy and critics
     model_norm: Normaliser  # of the models: the same for all algorithms, so that they can share a pool
+    range: PredictionRange
 
 
 class State(NamedTuple):
@@ -114,7 +116,8 @@ def prepare(config: Any, dataset: Dataset, seed: int, progress: Progress) -> tup
     elite = jnp.argsort(error)[: min(config.elites, config.model.pool)].astype(jnp.int32)
     ends, end_facts = prepare_ends(config.termination, dataset, model_norm)
     facts = facts | {"elites": sorted(elite.tolist())}
-    return Parts(Arrays(pool.models, elite, ends), norm, model_norm), {"pool": facts, "reward": "learned", **end_facts}
+    parts = Parts(Arrays(pool.models, elite, ends), norm, model_norm, prediction_range(dataset, model_norm))
+    return parts, {"pool": facts, "reward": "learned", **end_facts}
 
 
 def prepare_ends(choice: str, dataset: Dataset, norm: Normaliser) -> tuple[Termination, dict[str, Any]]:
@@ -125,7 +128,7 @@ def prepare_ends(choice: str, dataset: Dataset, norm: Normaliser) -> tuple[Termi
 def world(parts: Parts, models: Ensemble | None = None) -> World:
     """Where rollouts happen; `models` in the place of the pool for who has changed them."""
     pool = parts.arrays.pool if models is None else models
-    return World(pool, parts.arrays.terminated, parts.model_norm, parts.norm)
+    return World(pool, parts.arrays.terminated, parts.model_norm, parts.norm, parts.range)
 
 
 def draw(config: RowsConfig, log: Log, key: Array) -> Rows:

@@ -58,11 +58,11 @@ def penalised_step(
     action = actor.unit_action(place.norm.encode(obs), k_action)
     prediction = place.predict(obs, action)
     member = random_member(k_member, elite, obs.shape[:1])
-    next_obs, reward = place.draw(obs, prediction, member, target_noise(k_noise, obs))
+    then = place.draw(obs, action, prediction, member, target_noise(k_noise, obs))
     measure = largest_std if config.uncertainty == "std" else largest_deviation
     doubt = measure(prediction, place.model_norm.reward_scale) / place.norm.reward_scale
-    reward = reward - config.penalty * doubt
-    return next_obs, Rows(obs, action, reward, next_obs, place.ends(obs, action, next_obs))
+    reward = then.reward - config.penalty * doubt
+    return then.next_obs, Rows(obs, action, reward, then.next_obs, then.terminal)
 
 
 def imagine(config: Config, parts: Parts, log: Log, state: State) -> tuple[State, dict[str, Array]]:

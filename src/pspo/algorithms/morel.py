@@ -42,6 +42,7 @@ from pspo.data.normalise import Normaliser
 from pspo.display import Progress
 from pspo.dynamics.ensemble import Ensemble, Prediction, model_inputs
 from pspo.dynamics.imagination import World, capacity_for, random_member, rollout, target_noise
+from pspo.dynamics.prediction_range import PredictionRange
 from pspo.dynamics.termination import Termination
 from pspo.dynamics.uncertainty import largest_pairwise_distance
 from pspo.errors import UserError
@@ -82,10 +83,11 @@ class Parts(NamedTuple):
     arrays: Arrays
     norm: Normaliser
     model_norm: Normaliser
+    range: PredictionRange
 
     @property
     def world(self) -> World:
-        return World(self.arrays.pool, self.arrays.terminated, self.model_norm, self.norm)
+        return World(self.arrays.pool, self.arrays.terminated, self.model_norm, self.norm, self.range)
 
 
 State = morel_npg.State | model_based.State
@@ -128,13 +130,14 @@ def require_short_rollouts(config: Config) -> None:
 def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Parts, dict[str, Any]]:
     """Models and ends of rollouts, where episodes begin, and the threshold; with a report of each."""
     require_short_rollouts(config)
-    (shared, norm, model_norm), facts = model_based.prepare(config, dataset, seed, progress)
+    (shared, norm, model_norm, within), facts = model_based.prepare(config, dataset, seed, progress)
     pool = shared.pool.take(shared.elite)
     logged = logged_disagreement(dataset, model_norm, pool)
     threshold = halting_threshold(config, logged)
     starts = jnp.asarray(dataset.obs[dataset.episode_starts])
     said = {"halt_threshold": threshold, "halt_logged_share": float((logged > threshold).mean())}
-    return Parts(Arrays(pool, shared.terminated, starts, jnp.float32(threshold)), norm, model_norm), facts | said
+    arrays = Arrays(pool, shared.terminated, starts, jnp.float32(threshold))
+    return Parts(arrays, norm, model_norm, within), facts | said
 
 
 def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
@@ -153,11 +156,10 @@ def pessimistic_step(
     drawn = policy.draw(place.norm.encode(obs), key)
     action = jnp.clip(drawn, -1.0, 1.0)
     prediction = place.predict(obs, action)
-    next_obs, reward = place.outcome(obs, prediction.mean[member, jnp.arange(obs.shape[0])])
+    then = place.outcome(obs, action, prediction.mean[member, jnp.arange(obs.shape[0])])
     halted = disagreement(place.model_norm, prediction) > threshold
-    reward = reward - jnp.where(halted, config.halt_penalty / place.norm.reward_scale, 0.0)
-    ended = place.ends(obs, action, next_obs)
-    return next_obs, Paths(obs, drawn, reward, next_obs, halted | ended, halted)
+    reward = then.reward - jnp.where(halted, config.halt_penalty / place.norm.reward_scale, 0.0)
+    return then.next_obs, Paths(obs, drawn, reward, then.next_obs, halted | then.terminal, halted)
 
 
 def begin(config: Config, first: Array, logged: Array, key: Array) -> Array:
@@ -190,10 +192,10 @@ def halting_step(
     action = actor.unit_action(place.norm.encode(obs), k_action)
     prediction = place.predict(obs, action)
     member = random_member(k_member, jnp.arange(place.models.size), obs.shape[:1])
-    next_obs, reward = place.draw(obs, prediction, member, target_noise(k_noise, obs))
+    then = place.draw(obs, action, prediction, member, target_noise(k_noise, obs))
     halted = disagreement(place.model_norm, prediction) > threshold
-    reward = jnp.where(halted, lowest - config.halt_penalty / place.norm.reward_scale, reward)
-    return next_obs, Rows(obs, action, reward, next_obs, halted | place.ends(obs, action, next_obs))
+    reward = jnp.where(halted, lowest - config.halt_penalty / place.norm.reward_scale, then.reward)
+    return then.next_obs, Rows(obs, action, reward, then.next_obs, halted | then.terminal)
 
 
 def imagine(config: Config, parts: Parts, log: Log, state: State) -> tuple[State, dict[str, Array]]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ from pspo.algorithms.model_based import (
 )
 from pspo.config import Bounds
 from pspo.data.batches import Log, Rows
-from pspo.dynamics.imagination import World, random_member, target_noise
+from pspo.dynamics.imagination import Outcome, World, random_member, target_noise
 from pspo.dynamics.selectors import choose_by_rank, cvar_weights, wang_weights
 from pspo.losses import bellman_target, q_values
 from pspo.soft_actor_critic import Learned, fresh_agent
@@ -75,14 +75,6 @@ class Config(SoftConfig, PoolConfig):
     """Learning rate of the clone."""
 
 
-class Outcomes(NamedTuple):
-    """What may follow one (s, a) or another: (candidates, batch, ...)."""
-
-    reward: Array
-    next_obs: Array
-    terminal: Array
-
-
 def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
     """Fresh networks, but an actor that imitates the log."""
     key, net_key, clone_key = jax.random.split(key, 3)
@@ -103,15 +95,14 @@ def rank_weights(config: Config) -> np.ndarray:
             return np.ones(1)
 
 
-def draw_outcomes(place: World, elite: Array, obs: Array, action: Array, count: int, key: Array) -> Outcomes:
-    """What may follow each (s, a): every time by a member and with noise of its own."""
+def draw_outcomes(place: World, elite: Array, obs: Array, action: Array, count: int, key: Array) -> Outcome:
+    """What may follow each (s, a), (candidates, batch, ...): every time by a member and with noise of its own."""
     k_member, k_noise = jax.random.split(key)
     member = random_member(k_member, elite, (count, obs.shape[0]))
-    next_obs, reward = place.draw(obs, place.predict(obs, action), member, target_noise(k_noise, obs, count))
-    return Outcomes(reward, next_obs, place.ends(obs, action, next_obs))
+    return place.draw(obs, action, place.predict(obs, action), member, target_noise(k_noise, obs, count))
 
 
-def outcome_values(place: World, learned: Learned, outcomes: Outcomes, gamma: float, key: Array) -> Array:
+def outcome_values(place: World, learned: Learned, outcomes: Outcome, gamma: float, key: Array) -> Array:
     """q_i (candidates, batch): by the online critics, at a sampled action, without entropy."""
     features = place.norm.encode(outcomes.next_obs)
     next_value = q_values(learned.critic, features, learned.actor.unit_action(features, key)).min(0)
@@ -127,7 +118,7 @@ def risky_step(
     weights = rank_weights(config)
     outcomes = draw_outcomes(place, elite, obs, action, len(weights), k_outcome)
     chosen = choose_by_rank(k_choice, outcome_values(place, learned, outcomes, config.gamma, k_value), weights)
-    reward, next_obs, terminal = (part[chosen, jnp.arange(obs.shape[0])] for part in outcomes)
+    next_obs, reward, terminal = (part[chosen, jnp.arange(obs.shape[0])] for part in outcomes)
     return next_obs, Rows(obs, action, reward, next_obs, terminal)
 
 

@@ -40,6 +40,7 @@ from pspo.display import Progress
 from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.imagination import World
 from pspo.dynamics.pool import load_or_fit_pool
+from pspo.dynamics.prediction_range import PredictionRange, prediction_range
 from pspo.dynamics.rollout import Chains, antithetic_noise
 from pspo.dynamics.selectors import kth_lowest
 from pspo.dynamics.termination import Termination
@@ -82,6 +83,7 @@ class Parts(NamedTuple):
     norm: Normaliser  # of policy and critics
     model_norm: Normaliser
     units: Units
+    range: PredictionRange
 
 
 class Batch(NamedTuple):
@@ -97,7 +99,7 @@ def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> 
     model_norm = fit_normaliser(dataset, config.gamma)
     pool, facts = load_or_fit_pool(dataset, model_norm, config.model, seed, partial(progress, "dynamics pool"))
     ends, end_facts = prepare_ends(config.termination, dataset, model_norm)
-    parts = Parts(Arrays(pool.models, ends), norm, model_norm, units)
+    parts = Parts(Arrays(pool.models, ends), norm, model_norm, units, prediction_range(dataset, model_norm))
     return parts, {"pool": facts, "reward": "learned", **end_facts}
 
 
@@ -191,7 +193,7 @@ def play(config: Config, parts: Parts, state: State, action: Array, restart: Arr
     obs, pool = state.chains.obs, parts.arrays.pool
     drawn = jax.random.randint(k_models, (config.active,), 0, pool.size)
     models, place = models_of(pool, drawn)
-    world = World(models, parts.arrays.terminated, parts.model_norm, parts.norm)
+    world = World(models, parts.arrays.terminated, parts.model_norm, parts.norm, parts.range)
     foreseen = foresee(world, parts.units, obs, action, antithetic_noise(k_noise, config.next_pairs, obs))
     critics = (state.target_critic, state.learned.critic)
     values = state_values(config, parts, state, critics, foreseen.next_obs, k_value)

@@ -85,11 +85,11 @@ class Foreseen(NamedTuple):
 
 
 def foresee(place: World, units: Units, obs: Array, action: Array, noise: Array) -> Foreseen:
-    """Predictions may leave the log's range, as the authors'; only counters stay on their values."""
+    """Predictions may leave the log's range, as the authors'; only counters and columns that saturate are corrected."""
     predicted, reward = draw_next(place.model_norm, obs, place.predict(obs, action), noise)
-    endless = np.full_like(place.model_norm.obs_low, np.inf)
-    next_obs = place.model_norm._replace(obs_low=-endless, obs_high=endless).snap(predicted)
-    end = jnp.where(place.ends(obs, action, next_obs), 1.0, 1.0 - stay_probability(place.model_norm, next_obs))
+    next_obs = place.range.reached(place.model_norm, predicted)
+    ended = place.terminated(place.model_norm, obs, action, next_obs)
+    end = jnp.where(ended, 1.0, 1.0 - stay_probability(place.model_norm, next_obs))
     reward = jnp.clip(reward * place.reward_unit - units.shift, units.reward_low, units.reward_high)
     return Foreseen(next_obs, end, reward)
 

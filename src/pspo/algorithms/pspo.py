@@ -39,6 +39,7 @@ from pspo.display import Progress
 from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.pool import load_or_fit_pool
 from pspo.dynamics.posterior import entropy, likelihood_log_prior
+from pspo.dynamics.prediction_range import PredictionRange, prediction_range
 from pspo.dynamics.rollout import Chains, Limits, Weighed, advance, antithetic_noise, draw_members, log_box, weigh
 from pspo.dynamics.termination import Termination, make_termination
 from pspo.envs.task import get_task
@@ -86,6 +87,7 @@ class Arrays(NamedTuple):
 class Parts(NamedTuple):
     arrays: Arrays
     norm: Normaliser
+    range: PredictionRange
     limits: Limits = Limits()
 
 
@@ -121,7 +123,8 @@ def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> 
     log_prior = jnp.zeros(config.model.pool)
     if config.prior == "likelihood":
         log_prior = likelihood_log_prior(pool.holdout_nll, config.prior_temperature)
-    parts = Parts(Arrays(pool.models, log_prior, mu, ends), norm, make_limits(config, dataset, norm))
+    arrays, within = Arrays(pool.models, log_prior, mu, ends), prediction_range(dataset, norm)
+    parts = Parts(arrays, norm, within, make_limits(config, dataset, norm))
     return parts, {"pool": pool_facts, "reference": mu_facts, "reward": "learned", **end_facts}
 
 
@@ -237,6 +240,7 @@ def posterior(
         context.log_prior,
         norm,
         arrays.terminated,
+        parts.range,
         value=lambda features: state.learned.value(features)[..., 0],
         q=q_values(config, state.target_critic, norm.encode(obs), action),
         obs=obs,

@@ -111,11 +111,11 @@ def play(config: Config, place: World, learned: Learned, obs: Array, key: Array)
     action = learned.actor.unit_action(features, action_key)
     x, models = model_inputs(place.model_norm, obs, action), place.models
     target = draw_targets(models, x, target_key)
-    next_obs, reward = place.outcome(obs, target * models.target_std + models.target_mean)
-    next_features = place.norm.encode(next_obs)
+    then = place.outcome(obs, action, target * models.target_std + models.target_mean)
+    next_features = place.norm.encode(then.next_obs)
     next_value = q_values(learned.critic, next_features, learned.actor.unit_action(next_features)).min(0)
-    backup = bellman_target(reward, place.ends(obs, action, next_obs), next_value, config.gamma)
-    return Played(x, target, backup - q_values(learned.critic, features, action).min(0)), next_obs
+    backup = bellman_target(then.reward, then.terminal, next_value, config.gamma)
+    return Played(x, target, backup - q_values(learned.critic, features, action).min(0)), then.next_obs
 
 
 def models_loss(

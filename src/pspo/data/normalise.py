@@ -34,7 +34,7 @@ class Normaliser(NamedTuple):
 
     obs_mean: Array  # (obs_dim,)
     obs_std: Array
-    obs_low: Array  # the data's range; model predictions are kept inside it
+    obs_low: Array  # the data's range
     obs_high: Array
     grid_column: Array  # (g,) int: which columns are grids
     grid_points: Array  # (g, k) ascending; short grids repeat their last point
@@ -55,9 +55,8 @@ class Normaliser(NamedTuple):
         return xp.concatenate(parts, axis=-1)
 
     def snap(self, obs: Array) -> Array:
-        """Keep predicted observations inside the data's range, grid columns on their nearest value."""
+        """Move grid columns of predicted observations to the nearest value of their grid."""
         xp = obs.__array_namespace__()
-        obs = xp.clip(obs, self.obs_low, self.obs_high)
         for g, c in enumerate(self.grid_column.tolist()):
             points = self.grid_points[g]
             nearest = xp.take(points, xp.argmin(xp.abs(obs[..., c, None] - points), axis=-1))

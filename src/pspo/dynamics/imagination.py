@@ -12,11 +12,18 @@ from jax import Array
 from pspo.data.batches import Rows
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble, Prediction, model_inputs
+from pspo.dynamics.prediction_range import PredictionRange
 from pspo.dynamics.termination import Termination
 
 BLOCK = 5000  # rollouts that go side by side: memory is theirs, whatever the number of all
 
 C = TypeVar("C")
+
+
+class Outcome(NamedTuple):
+    next_obs: Array
+    reward: Array  # in the critics' unit
+    terminal: Array
 
 
 class World(NamedTuple):
@@ -26,24 +33,25 @@ class World(NamedTuple):
     terminated: Termination
     model_norm: Normaliser  # what the models see, and the unit of the rewards they predict
     norm: Normaliser  # what policy and critics see, and their unit of rewards
+    range: PredictionRange  # what the models may predict
 
     def predict(self, obs: Array, action: Array) -> Prediction:
         return self.models.predict(model_inputs(self.model_norm, obs, action))
 
-    def draw(self, obs: Array, prediction: Prediction, member: Array, noise: Array) -> tuple[Array, Array]:
-        """Next observations and rewards, each from its own member; member (..., batch), noise (..., batch, targets).
-
-        What is predicted stays inside the log's range, and counters on their values.
-        """
+    def draw(self, obs: Array, action: Array, prediction: Prediction, member: Array, noise: Array) -> Outcome:
+        """What follows, each from its own member; member (..., batch), noise (..., batch, targets)."""
         row = jnp.arange(obs.shape[0])
-        return self.outcome(obs, prediction.mean[member, row] + prediction.std[member, row] * noise)
+        return self.outcome(obs, action, prediction.mean[member, row] + prediction.std[member, row] * noise)
 
-    def outcome(self, obs: Array, target: Array) -> tuple[Array, Array]:
-        """Next observations and rewards from the models' (observation change, reward) in raw units."""
-        return self.model_norm.snap(obs + target[..., :-1]), target[..., -1] * self.reward_unit
+    def outcome(self, obs: Array, action: Array, target: Array) -> Outcome:
+        """What follows, from the models' (observation change, reward) in raw units."""
+        return self.arrive(obs, action, obs + target[..., :-1], target[..., -1])
 
-    def ends(self, obs: Array, action: Array, next_obs: Array) -> Array:
-        return self.terminated(self.model_norm, obs, action, next_obs)
+    def arrive(self, obs: Array, action: Array, predicted: Array, reward: Array) -> Outcome:
+        """The same from the predicted next observation. The termination rule sees it before it is kept in reach."""
+        reached = self.range.reached(self.model_norm, predicted)
+        done = self.terminated(self.model_norm, obs, action, reached)
+        return Outcome(self.range.keep(reached), self.range.reward(reward) * self.reward_unit, done)
 
     @property
     def reward_unit(self) -> float:
@@ -66,8 +74,8 @@ def elite_step(place: World, elite: Array, actor: Any, obs: Array, key: Array) -
     k_action, k_member, k_noise = jax.random.split(key, 3)
     action = actor.unit_action(place.norm.encode(obs), k_action)
     member = random_member(k_member, elite, obs.shape[:1])
-    next_obs, reward = place.draw(obs, place.predict(obs, action), member, target_noise(k_noise, obs))
-    return next_obs, Rows(obs, action, reward, next_obs, place.ends(obs, action, next_obs))
+    then = place.draw(obs, action, place.predict(obs, action), member, target_noise(k_noise, obs))
+    return then.next_obs, Rows(obs, action, then.reward, then.next_obs, then.terminal)
 
 
 def rollout(

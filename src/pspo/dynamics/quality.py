@@ -14,6 +14,7 @@ from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble, model_inputs
 from pspo.dynamics.fit import Targets, fit_targets, mean_nll, target_counts
+from pspo.dynamics.prediction_range import prediction_range
 
 LEVELS = np.linspace(0.05, 0.95, 19)
 MOST_ROWS = 5000
@@ -85,6 +86,7 @@ def _k_step_error(dataset: Dataset, norm: Normaliser, models: Ensemble) -> dict[
     unit = jnp.asarray(norm.unit_action(dataset.action[window]))
     truth = jnp.asarray(dataset.next_obs[window])
     start = jnp.asarray(dataset.obs[starts])
+    within = prediction_range(dataset, norm)
 
     @eqx.filter_jit
     def errors(models: Ensemble):
@@ -92,7 +94,7 @@ def _k_step_error(dataset: Dataset, norm: Normaliser, models: Ensemble) -> dict[
             x = jax.vmap(lambda o: model_inputs(norm, o, unit[:, k]))(obs)
             mean, _ = models.normalised(x, each=True)
             change = mean * models.target_std + models.target_mean
-            obs = norm.snap(obs + change[..., :-1])
+            obs = within.keep(within.reached(norm, obs + change[..., :-1]))
             return obs, jnp.sqrt(jnp.square((obs - truth[:, k]) / norm.obs_std).mean())
 
         first = jnp.broadcast_to(start, (models.size, *start.shape))

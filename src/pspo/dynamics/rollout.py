@@ -13,9 +13,8 @@ from jax import Array
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble, draw_next, model_inputs
 from pspo.dynamics.posterior import consistency, log_posterior
+from pspo.dynamics.prediction_range import PredictionRange, repeated_edges
 from pspo.dynamics.termination import Termination
-
-EDGE_REPEATS = 10  # rows at exactly the least or greatest value of a column: chance does not do that
 
 
 class Chains(NamedTuple):
@@ -62,7 +61,7 @@ def log_box(obs: np.ndarray, norm: Normaliser, margin: float) -> Box:
     do at 10. A prediction beyond it means the edge: a smooth model cannot know where to stop.
     """
     slack = margin * (norm.obs_high - norm.obs_low)
-    low, high = ((obs == edge).sum(axis=0) >= EDGE_REPEATS for edge in (norm.obs_low, norm.obs_high))
+    low, high = repeated_edges(obs, norm)
     return Box(np.where(low, -np.inf, norm.obs_low - slack), np.where(high, np.inf, norm.obs_high + slack))
 
 
@@ -80,6 +79,7 @@ def weigh(
     log_prior: Array,
     norm: Normaliser,
     terminated: Termination,
+    range: PredictionRange,
     value: Callable[[Array], Array],
     q: Array,
     obs: Array,
@@ -92,8 +92,10 @@ def weigh(
     """The posterior over the models at each (s, a), Eq. model:eq1. `value` maps features to V(s')."""
     prediction = models.predict(model_inputs(norm, obs, action))
     predicted, reward = draw_next(norm, obs, prediction, noise)
-    next_obs = norm.snap(predicted)
-    done = terminated(norm, obs, action, next_obs)
+    reward = range.reward(reward)
+    reached = range.reached(norm, predicted)
+    done = terminated(norm, obs, action, reached)
+    next_obs = range.keep(reached)
     ahead = jnp.where(done, 0.0, value(norm.encode(next_obs)))
     if limits.box is not None:
         left = outside(predicted, limits.box)

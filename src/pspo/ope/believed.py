@@ -16,6 +16,7 @@ from pspo.display import Progress
 from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.pool import load_or_fit_pool
 from pspo.dynamics.posterior import log_posterior
+from pspo.dynamics.prediction_range import prediction_range
 from pspo.dynamics.rollout import Weighed, log_box, weigh
 from pspo.dynamics.termination import Termination, make_termination
 from pspo.envs.task import get_task
@@ -75,7 +76,8 @@ def _models(
 ) -> Models:
     box = log_box(subject.data.obs, norm, config.box_margin)
     left = pspo.make_limits(config, subject.data, norm).left_value if config.box == "end" else None
-    return Models(norm, pool, ends, critics, log_weight, box, left, config.model_noise)
+    within = prediction_range(subject.data, norm)
+    return Models(norm, pool, ends, critics, log_weight, within, box, left, config.model_noise)
 
 
 # Critics that were fitted to the log weigh a pool of PSPO's recipe
@@ -103,7 +105,7 @@ def pool_of_log(subject: Subject, config: pspo.Config, progress: Progress) -> tu
 
 def with_fitted(subject: Subject, config: pspo.Config, fitted: FittedQ, ends: Termination) -> Consistency:
     """What weighs are the fitted critics and the policy's network."""
-    norm = subject.norm
+    norm, within = subject.norm, prediction_range(subject.data, subject.norm)
 
     def weighed(critics: Any, pool: Ensemble, obs: Array, action: Array, key: Array) -> Weighed:
         judge, policy = fitted._replace(critic=critics[0]), subject._replace(network=critics[1])
@@ -117,7 +119,7 @@ def with_fitted(subject: Subject, config: pspo.Config, fitted: FittedQ, ends: Te
 
         q = judge.q(norm.encode(obs), action).mean(0)
         noise = pspo.model_noise(config, obs, key)
-        return weigh(pool, prior, norm, ends, value, q, obs, action, noise, subject.gamma, beta=0.0)
+        return weigh(pool, prior, norm, ends, within, value, q, obs, action, noise, subject.gamma, beta=0.0)
 
     return weighed
 

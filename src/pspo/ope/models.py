@@ -19,6 +19,7 @@ from jax import Array
 
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble, model_inputs
+from pspo.dynamics.prediction_range import PredictionRange
 from pspo.dynamics.rollout import Box, outside
 from pspo.dynamics.termination import Termination
 from pspo.ope.estimates import Estimate, effective, student, weighted_quantiles
@@ -40,6 +41,7 @@ class Models(NamedTuple):
     ends: Termination
     critics: Any  # what weighs: arrays, handed to `log_weight`
     log_weight: LogWeight
+    range: PredictionRange
     box: Box
     """Where the log has been."""
     left_value: float | None = None
@@ -71,13 +73,13 @@ def play(subject: Subject, models: Models, starts: Array, key: Array) -> Played:
         noise = models.noise * jax.random.normal(k, (1, count, mean.shape[-1] - 1))  # the same for all members
         target = mean.at[..., :-1].add(jnp.exp(log_std[..., :-1]) * noise) * pool.target_std + pool.target_mean
         predicted = obs + target[..., :-1]
-        next_obs = norm.snap(predicted)
-        done = models.ends(norm, obs, action, next_obs)
-        gone, worth = outside(predicted, models.box) & ~done, target[..., -1]
+        reached = models.range.reached(norm, predicted)
+        done = models.ends(norm, obs, action, reached)
+        gone, worth = outside(predicted, models.box) & ~done, models.range.reward(target[..., -1])
         if models.left_value is not None:
             worth, done = worth + gamma * jnp.where(gone, models.left_value, 0.0), done | gone
         row = (jnp.where(alive, discount * worth, 0.0), alive, obs[:, :keep], action[:, :keep], gone & alive)
-        return (next_obs, alive & ~done, discount * gamma), row
+        return (models.range.keep(reached), alive & ~done, discount * gamma), row
 
     start = jnp.broadcast_to(starts, (members, *starts.shape))
     first = (start, jnp.ones((members, count), bool), jnp.float32(1.0))

@@ -1,0 +1,96 @@
+"""Digests of what the program computes, to show that a change of the code changed no number.
+
+    python -m benchmarks.fingerprints record        # writes benchmarks/results/fingerprints.json
+    python -m benchmarks.fingerprints check         # exit code 1 if anything differs from what was recorded
+
+For all 15 algorithms the policy after `pspo train liquidation --preset smoke --seed 3`; then one `pspo ope --json`, one
+`pspo select --json` and one exported ONNX graph. Digests hold on one machine with one set of packages: record them
+before a change, check them after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.claims import RESULTS
+
+FILE = RESULTS / "fingerprints.json"
+MODEL_FREE = ["bc", "cql", "iql", "td3bc", "oraac", "dmg", "epq"]
+MODEL_BASED = ["pspo", "mopo", "morel", "combo", "rambo", "pmdb", "adm", "1r2r"]
+NUMBERS_ONLY = (int, float)
+
+
+def pspo(*words: str) -> str:
+    return subprocess.run([sys.executable, "-m", "pspo", *words], check=True, capture_output=True, text=True).stdout
+
+
+def arrays_digest(path: Path) -> str:
+    """Of the arrays of a policy file, whatever its metadata and the names of the arrays."""
+    from safetensors.numpy import load_file
+
+    parts = sorted(array.tobytes() + str(array.shape).encode() for array in load_file(path).values())
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def numbers(found: Any) -> list[float]:
+    """All numbers of a JSON document in the order of the document, without times."""
+    if isinstance(found, dict):
+        return [n for name, part in found.items() if "seconds" not in name for n in numbers(part)]
+    if isinstance(found, list):
+        return [n for part in found for n in numbers(part)]
+    return [float(found)] if isinstance(found, NUMBERS_ONLY) and not isinstance(found, bool) else []
+
+
+def numbers_digest(text: str) -> str:
+    return hashlib.sha256(repr(numbers(json.loads(text))).encode()).hexdigest()
+
+
+def fingerprints(folder: Path) -> dict[str, str]:
+    found = {}
+    for algo in MODEL_FREE + MODEL_BASED:
+        run = folder / algo
+        pspo("train", "liquidation", "--algo", algo, "--preset", "smoke", "--seed", "3", "--out", str(run), "--quiet")
+        found[f"policy {algo}"] = arrays_digest(next(run.glob("policy*.safetensors")))
+        print(f"policy {algo}: {found[f'policy {algo}'][:12]}", flush=True)
+    found["ope"] = numbers_digest(pspo("ope", str(folder / "pspo"), "--json", "--quiet"))
+    runs = [str(folder / algo) for algo in ("pspo", "bc", "mopo")]
+    found["select"] = numbers_digest(pspo("select", *runs, "--json", "--quiet"))
+    pspo("export", str(folder / "pspo"), str(folder / "policy.onnx"))
+    found["onnx"] = hashlib.sha256((folder / "policy.onnx").read_bytes()).hexdigest()
+    return found
+
+
+def versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("jax", "jaxlib", "numpy", "equinox", "optax")}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["record", "check"])
+    what = parser.parse_args().what
+    with tempfile.TemporaryDirectory() as folder:
+        found = fingerprints(Path(folder))
+    if what == "record":
+        FILE.write_text(json.dumps({"versions": versions(), "digests": found}, indent=2) + "\n")
+        return 0
+    kept = json.loads(FILE.read_text())
+    different = sorted(name for name in kept["digests"] | found if kept["digests"].get(name) != found.get(name))
+    if kept["versions"] != versions():
+        print(f"recorded with other packages: {kept['versions']}; here {versions()}", file=sys.stderr)
+    print(
+        f"{len(found) - len(different)} of {len(found)} equal" + "".join(f"\ndifferent: {name}" for name in different)
+    )
+    return bool(different)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
