@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import claims
 from pspo.algorithms import ALGORITHMS
 from pspo.envs.task import get_task
-from pspo.experiments.published import published
+from pspo.report.published import published
 
 PSPO = {"liquidation": "liquidation-pspo", "hopper-medium": "locomotion-hopper-medium-pspo"}
 """Kept results of PSPO's own claims, which the others stand beside."""

@@ -16,11 +16,11 @@ import optax
 from jax import Array
 
 from benchmarks.cases import Case
-from pspo.algorithms import pspo
-from pspo.algorithms.pspo_improvement import Sampled, improve, policy_loss
+from pspo.algorithms.pspo import algorithm as pspo
+from pspo.algorithms.pspo.improvement import Sampled, improve, policy_loss
+from pspo.algorithms.pspo.rollout import antithetic_noise
 from pspo.data.normalise import squash
 from pspo.dynamics.ensemble import Prediction, draw_next, model_inputs
-from pspo.dynamics.rollout import antithetic_noise
 from pspo.experiments.timing import Work
 from pspo.nets.mlp import moving_average
 from pspo.nets.policies import Mixture, kl_bound
@@ -40,35 +40,33 @@ class Stages:
 
 def parts_of_step(case: Case) -> dict[str, Work]:
     """The parts in the order of pspo.update; those with matrix products carry the names of flops.pspo_step."""
-    stage, real, arrays = Stages(), case.config.real_batch, case.parts.arrays
+    stage, real, arrays = Stages(), case.config.real_batch, case.setup.arrays
     state, context, batch = case.start
-    encode = jax.jit(case.parts.norm.encode)
-    features = encode(jnp.concatenate([batch.real.obs, state.chains.obs]))
-    policy = jax.jit(lambda f: state.learned.policy(f))(
-        features
-    )  # the step shares this pass with the policy's gradient
+    encode = jax.jit(case.setup.norm.encode)
+    features = encode(jnp.concatenate([batch.real.obs, state.rollouts.obs]))
+    policy = jax.jit(lambda f: state.params.policy(f))(features)  # the step shares this pass with the policy's gradient
     mixtures = stage("policy, mu and centre", partial(_mixtures, real), arrays.reference, state, features)
     mu, centre = mixtures[0], mixtures[1]
-    draws = stage("random numbers", partial(_draws, case), case.log, state.chains.obs, mu, policy, state.key)
+    draws = stage("random numbers", partial(_draws, case), case.log, state.rollouts.obs, mu, policy, state.key)
     x, noise, imagined = draws["actions"], draws["noise"], squash(draws["chain action"])
-    said = stage("ensemble forward", partial(_predict, case), context.models, state.chains.obs, imagined)
-    after = stage("next states", partial(_next_states, case), state.chains.obs, imagined, said, noise)
+    said = stage("ensemble forward", partial(_predict, case), context.models, state.rollouts.obs, imagined)
+    after = stage("next states", partial(_next_states, case), state.rollouts.obs, imagined, said, noise)
     real_after = encode(batch.real.next_obs)
-    stage("value at next states", _values, state.learned.value, after[0], real_after)
+    stage("value at next states", _values, state.params.value, after[0], real_after)
     q, _ = stage("target critics", partial(_critics, case.config, real), state.target_critic, features, x, imagined)
     soft, log_weight = stage(
         "densities and weights", partial(_weights, case), mu, policy, centre, x, q, state.log_trust
     )
     action = jnp.concatenate([batch.real.action, imagined])
-    grads = stage("gradients", _gradients, state.learned, features, action, soft, x, log_weight)
+    grads = stage("gradients", _gradients, state.params, features, action, soft, x, log_weight)
     stage("optimiser and averages", partial(_optimiser, case), state, grads)
     return stage.works
 
 
 def _mixtures(real: int, mu: Any, state: pspo.State, features: Array) -> tuple[Mixture, ...]:
     """mu and centre at the batch, mu and policy at the chains."""
-    chains = features[real:]
-    return mu(features), state.centre(features), mu(chains), state.learned.policy(chains)
+    rollouts = features[real:]
+    return mu(features), state.centre(features), mu(rollouts), state.params.policy(rollouts)
 
 
 def _draws(case: Case, rows: Any, obs: Array, mu: Mixture, policy: Mixture, key: Array) -> dict[str, Any]:
@@ -78,7 +76,7 @@ def _draws(case: Case, rows: Any, obs: Array, mu: Mixture, policy: Mixture, key:
     logged, own = (m.sample(k, 1)[0] for m, k in zip(at_chains, keys[:2], strict=True))
     from_mu = jax.random.bernoulli(keys[2], config.reference_rollouts, (obs.shape[0], 1))
     n = config.action_samples
-    even = jnp.zeros((min(config.active, case.parts.arrays.pool.size), obs.shape[0]))
+    even = jnp.zeros((min(config.active, case.setup.arrays.pool.size), obs.shape[0]))
     return {
         "rows": pspo.draw(config, rows, keys[3]),
         "chain action": jnp.where(from_mu, logged, own),
@@ -89,14 +87,14 @@ def _draws(case: Case, rows: Any, obs: Array, mu: Mixture, policy: Mixture, key:
 
 
 def _predict(case: Case, models: Any, obs: Array, action: Array) -> Prediction:
-    return models.predict(model_inputs(case.parts.norm, obs, action))
+    return models.predict(model_inputs(case.setup.norm, obs, action))
 
 
 def _next_states(case: Case, obs: Array, action: Array, said: Prediction, noise: Array) -> tuple[Array, Array]:
     """Drawn, kept inside the data's range, encoded, and asked whether they end the episode."""
-    norm = case.parts.norm
+    norm = case.setup.norm
     next_obs = norm.snap(draw_next(norm, obs, said, noise)[0])
-    return norm.encode(next_obs), case.parts.arrays.terminated(norm, obs, action, next_obs)
+    return norm.encode(next_obs), case.setup.arrays.terminated(norm, obs, action, next_obs)
 
 
 def _values(value: Any, imagined: Array, real: Array) -> tuple[Array, Array]:
@@ -118,19 +116,19 @@ def _weights(
 
 
 def _gradients(
-    learned: pspo.Learned, features: Array, action: Array, target: Array, x: Array, log_weight: Array
-) -> pspo.Learned:
-    def loss(learned: pspo.Learned) -> Array:
-        critic = pspo.critic_loss(learned.critic, features, action, target)
-        value = pspo.value_loss(learned.value, features, target)
-        return critic + value + policy_loss(learned.policy, features, x, log_weight)
+    params: pspo.Params, features: Array, action: Array, target: Array, x: Array, log_weight: Array
+) -> pspo.Params:
+    def loss(params: pspo.Params) -> Array:
+        critic = pspo.critic_loss(params.critic, features, action, target)
+        value = pspo.value_loss(params.value, features, target)
+        return critic + value + policy_loss(params.policy, features, x, log_weight)
 
-    return jax.grad(loss)(learned)
+    return jax.grad(loss)(params)
 
 
 def _optimiser(case: Case, state: pspo.State, grads: Any) -> tuple[Any, ...]:
-    config, learned = case.config, state.learned
-    updates, opt = pspo.optimiser(config).update(grads, state.opt, learned)
-    moved = optax.apply_updates(learned, updates)
-    critic = moving_average(state.target_critic, moved.critic, config.target_rate)
-    return moved, opt, critic, moving_average(state.centre, moved.policy, config.centre_rate)
+    config, params = case.config, state.params
+    updates, opt = pspo.optimiser(config).update(grads, state.opt, params)
+    moved = optax.apply_updates(params, updates)
+    critic = moving_average(state.target_critic, moved.critic, config.tau)
+    return moved, opt, critic, moving_average(state.centre, moved.policy, config.policy_tau)

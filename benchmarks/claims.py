@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pspo.errors import unknown_name
+from pspo.core.errors import unknown_name
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -52,28 +52,28 @@ def table(mean: dict[str, list[float]]) -> str:
 
 def look(runs: Path, seed: str) -> dict[str, np.ndarray]:
     os.environ["PSPO_CACHE"] = str(runs / "corrupted-cache")
-    config, parts, state, log, _ = restore(runs / "corrupted" / seed)
+    config, setup, state, log, _ = restore(runs / "corrupted" / seed)
     # The critic's shape does not depend on the pool, which is not in this cache.
     clean_state = restore(runs / "pspo" / seed, same_pool=False).state
-    return measure(config, parts, state, clean_state, log)
+    return measure(config, setup, state, clean_state, log)
 
 
-def measure(config: Any, parts: Any, state: Any, clean_state: Any, log: Any) -> dict[str, np.ndarray]:
-    from pspo.algorithms import pspo
-    from pspo.algorithms.pspo_diagnostics import whole_pool
-    from pspo.data.batches import sample_rows
+def measure(config: Any, setup: Any, state: Any, clean_state: Any, log: Any) -> dict[str, np.ndarray]:
+    from pspo.algorithms.pspo import algorithm as pspo
+    from pspo.algorithms.pspo.diagnostics import whole_pool
+    from pspo.data.batches import sample_transitions
     from pspo.data.normalise import squash
 
     k_rows, k_action, k_weigh = jax.random.split(jax.random.PRNGKey(2), 3)
-    obs = sample_rows(log, k_rows, ROWS).obs
-    action = squash(state.learned.policy(parts.norm.encode(obs)).sample(k_action, 1)[0])
-    half = parts.arrays.pool.size // 2
+    obs = sample_transitions(log, k_rows, ROWS).obs
+    action = squash(state.params.policy(setup.norm.encode(obs)).sample(k_action, 1)[0])
+    half = setup.arrays.pool.size // 2
 
     def weigh(critic: Any, beta: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         judged = state._replace(target_critic=critic)
         setting = config.__class__(**{**vars(config), "beta": beta})
-        weighed = pspo.posterior(setting, parts, whole_pool(parts), judged, obs, action, k_weigh)
-        q = pspo.q_values(config, critic, parts.norm.encode(obs), action)
+        weighed = pspo.posterior(setting, setup, whole_pool(setup), judged, obs, action, k_weigh)
+        q = pspo.q_values(config, critic, setup.norm.encode(obs), action)
         return np.asarray(jnp.exp(weighed.log_weight)[half:].sum(0)), np.asarray(weighed.backup), np.asarray(q)
 
     mass, backup, q = weigh(state.target_critic, config.beta)

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.claims import RESULTS
 from pspo.report import records
-from pspo.stats import mean_and_std, paired_t_test
+from pspo.report.statistics import mean_and_std, paired_t_test
 
 ABLATIONS = Path(__file__).parents[1] / "docs" / "paper" / "table3"
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import jax
 
 from benchmarks.cases import Case
-from pspo.algorithms import pspo
+from pspo.algorithms.pspo import algorithm as pspo
 from pspo.nets.mlp import MLP
 
 FORMULAS = {
@@ -46,24 +46,24 @@ def forward_backward(rows: int, layers: Sequence[int]) -> int:
 
 def pool_step(case: Case) -> int:
     """One gradient step of every member on its own batch."""
-    pool = case.parts.arrays.pool
+    pool = case.setup.arrays.pool
     return pool.size * forward_backward(case.config.model.batch, sizes(pool.net))
 
 
 def pspo_step(case: Case) -> dict[str, int]:
     """One iteration, part by part; the names are those of benchmarks.breakdown."""
-    config, arrays = case.config, case.parts.arrays
-    learned = jax.eval_shape(partial(pspo.init, config, case.parts), case.log, jax.random.PRNGKey(0)).learned
+    config, arrays = case.config, case.setup.arrays
+    params = jax.eval_shape(partial(pspo.init, config, case.setup), case.log, jax.random.PRNGKey(0)).params
     model, policy = sizes(arrays.pool.net), sizes(arrays.reference.net)
-    critic, value = sizes(learned.critic), sizes(learned.value)
-    real, chains, critics = config.real_batch, config.synthetic_batch, config.critics
-    active, both = min(config.active, arrays.pool.size), real + chains
+    critic, value = sizes(params.critic), sizes(params.value)
+    real, rollouts, critics = config.real_batch, config.synthetic_batch, config.critics
+    active, both = min(config.active, arrays.pool.size), real + rollouts
     return {
-        "ensemble forward": active * forward(chains, model),
-        "value at next states": forward(2 * config.next_pairs * active * chains + real, value),
-        "target critics": critics * forward(2 * config.action_samples * both + chains, critic),
+        "ensemble forward": active * forward(rollouts, model),
+        "value at next states": forward(2 * config.next_pairs * active * rollouts + real, value),
+        "target critics": critics * forward(2 * config.action_samples * both + rollouts, critic),
         # The policy's forward pass at the batch is shared with its gradient, and counted there.
-        "policy, mu and centre": 2 * forward(chains, policy) + 2 * forward(both, policy),
+        "policy, mu and centre": 2 * forward(rollouts, policy) + 2 * forward(both, policy),
         "gradients": critics * forward_backward(both, critic)
         + forward_backward(both, value)
         + forward_backward(both, policy),

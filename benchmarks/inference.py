@@ -22,13 +22,13 @@ import numpy as np
 
 from benchmarks import cases
 from benchmarks.cases import Case
-from pspo.experiments.published import published
 from pspo.experiments.timing import summary
-from pspo.export import export_policy
-from pspo.manifest import describe_machine
 from pspo.nets.actors import act
-from pspo.onnx_policy import INPUT, OUTPUT, OnnxPolicy
-from pspo.policy import from_network
+from pspo.policies.onnx.runtime import INPUT, OUTPUT, OnnxPolicy
+from pspo.policies.policy import from_network
+from pspo.report.published import published
+from pspo.runs.export import export_policy
+from pspo.runs.manifest import describe_machine
 
 DEFAULT_OUT = Path("benchmarks/results/inference.json")
 ROUNDS, CALLS = 200, 200
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def measure(case: Case, rounds: int, calls: int, paper: float) -> dict[str, Any]:
     """PSPO's policy has the networks of its reference policy."""
-    network, norm = case.parts.arrays.reference, case.parts.norm
+    network, norm = case.setup.arrays.reference, case.setup.norm
     policy, state = from_network(network, norm, {}), np.array(case.dataset.obs[0])
     with tempfile.TemporaryDirectory() as folder:
         exported = OnnxPolicy.load(export_policy(policy, Path(folder) / "policy.onnx"))

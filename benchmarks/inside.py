@@ -20,8 +20,8 @@ import numpy as np
 from jax import Array
 
 from benchmarks.restore import Restored, restore
-from pspo.algorithms import pspo
-from pspo.algorithms.pspo_diagnostics import imagined_steps
+from pspo.algorithms.pspo import algorithm as pspo
+from pspo.algorithms.pspo.diagnostics import imagined_steps
 from pspo.data.normalise import squash
 from pspo.dynamics.ensemble import model_inputs
 from pspo.envs.mujoco import HORIZON, play
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def look(run: Restored) -> Iterator[str]:
-    policy, mu = run.state.learned.policy, run.parts.arrays.reference
+    policy, mu = run.state.params.policy, run.setup.arrays.reference
     path, noisy_dream = simulate(run, policy, noisy=False), imagine(run, policy, noisy=True)
     yield f"policy by its mode: true {_played(path)}, imagined {_dreamt(imagine(run, policy, noisy=False))}"
     yield f"policy with its noise: true {_played(simulate(run, policy, noisy=True))}, imagined {_dreamt(noisy_dream)}"
@@ -50,14 +50,14 @@ def look(run: Restored) -> Iterator[str]:
     own = np.concatenate([e.obs[:-1] for e in path])
     places = {"first states": run.data.obs[run.data.episode_starts], "the log": run.data.obs[::50], "its own path": own}
     for name, obs in places.items():
-        features = run.parts.norm.encode(jnp.asarray(obs))
+        features = run.setup.norm.encode(jnp.asarray(obs))
         low, middle, high = np.quantile(kl_bound(policy(features), mu(features)), QUANTILES)
         yield f"KL(policy, mu) at {name}: {middle:.2f} nats, nine tenths from {low:.2f} to {high:.2f}"
     yield from _models(run, path)
 
 
 def simulate(run: Restored, policy: MixturePolicy, noisy: bool) -> list[Any]:
-    norm = run.parts.norm
+    norm = run.setup.norm
     act = jax.jit(lambda obs, key: norm.from_unit(_act(policy, norm.encode(obs), key if noisy else None)))
     keys = iter(jax.random.split(jax.random.PRNGKey(0), HORIZON * EPISODES))
     assert run.data.task, "this run knows no task"
@@ -80,21 +80,21 @@ class Imagined(NamedTuple):
 
 def imagine(run: Restored, policy: MixturePolicy, noisy: bool) -> Imagined:
     """Episodes in the whole pool under the posterior, from the log's first states."""
-    config, parts, state = run.config, run.parts, run.state
+    config, setup, state = run.config, run.setup, run.state
     starts = jnp.asarray(run.data.obs[run.data.episode_starts[:IMAGINED]])
 
     @jax.jit
     def episodes(key: Array) -> tuple[Array, ...]:
-        act = lambda obs, k: _act(policy, parts.norm.encode(obs), k if noisy else None)  # noqa: E731
-        steps = imagined_steps(config, parts, state, act, starts, HORIZON, key)
-        judge = lambda step: pspo.q_values(config, state.target_critic, parts.norm.encode(step.obs), step.action)  # noqa: E731
+        act = lambda obs, k: _act(policy, setup.norm.encode(obs), k if noisy else None)  # noqa: E731
+        steps = imagined_steps(config, setup, state, act, starts, HORIZON, key)
+        judge = lambda step: pspo.q_values(config, state.target_critic, setup.norm.encode(step.obs), step.action)  # noqa: E731
         return steps.gained, jax.lax.map(judge, steps), steps.alive
 
     gained, q, alive = (np.asarray(part) for part in episodes(jax.random.PRNGKey(1)))
     to_go, ahead = np.zeros(gained.shape), np.zeros(len(starts))
     for t in reversed(range(HORIZON)):
         to_go[t] = ahead = gained[t] + config.gamma * ahead
-    return Imagined(gained.sum(0) * float(parts.norm.reward_scale), alive.sum(0), to_go, q, alive)
+    return Imagined(gained.sum(0) * float(setup.norm.reward_scale), alive.sum(0), to_go, q, alive)
 
 
 def _played(episodes: list[Any]) -> str:
@@ -122,10 +122,10 @@ def _critic(found: Imagined) -> Iterator[str]:
 
 def _models(run: Restored, path: list[Any]) -> Iterator[str]:
     """Root mean squares over columns, in standard deviations of the log."""
-    norm, ages = run.parts.norm, np.concatenate([np.arange(e.length) for e in path])
+    norm, ages = run.setup.norm, np.concatenate([np.arange(e.length) for e in path])
     obs, action = np.concatenate([e.obs[:-1] for e in path]), np.concatenate([e.action for e in path])
     after = np.concatenate([e.obs[1:] for e in path])
-    said = run.parts.arrays.pool.predict(model_inputs(norm, jnp.asarray(obs), norm.unit_action(jnp.asarray(action))))
+    said = run.setup.arrays.pool.predict(model_inputs(norm, jnp.asarray(obs), norm.unit_action(jnp.asarray(action))))
     mean, std = np.asarray(said.mean)[..., :-1] / norm.obs_std, np.asarray(said.std)[..., :-1] / norm.obs_std
 
     def size(what: np.ndarray) -> np.ndarray:

@@ -93,7 +93,7 @@ def table(results: Path) -> str:
 
 def corrupted_mass(run: Path) -> float:
     """Mean posterior weight of the corrupted half, over logged states with the policy's actions."""
-    from pspo.files import read_arrays
+    from pspo.core.files import read_arrays
 
     weight = read_arrays(run / "diagnostics.safetensors")[0]["member_weight"]
     return float(weight[len(weight) // 2 :].sum())
@@ -104,12 +104,13 @@ def corrupt_pool(preset_name: str) -> None:
     import jax
     import jax.numpy as jnp
 
-    from pspo.algorithms.pspo import Config
-    from pspo.cache import store
-    from pspo.config import build, preset
+    from pspo.algorithms.pspo.algorithm import Config
+    from pspo.algorithms.registry import preset
+    from pspo.core.cache import store
+    from pspo.core.config import build
+    from pspo.core.progress import Lines
     from pspo.data import load_dataset
     from pspo.data.normalise import fit_normaliser
-    from pspo.display import Lines
     from pspo.dynamics.pool import Pool, load_or_fit_pool
     from pspo.dynamics.quality import holdout_nll
 

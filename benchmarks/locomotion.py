@@ -24,7 +24,7 @@ VARIANTS: dict[str, list[str]] = {
     "pspo": [],
     "uniform-posterior": ["posterior=uniform"],
     "longer": ["steps=12000"],  # for hopper, whose preset stops at 10,000
-    "pushed": ["kl_limit=0.5", "discounted_rows=0.5"],  # for walker2d, whose preset holds the first steps back
+    "pushed": ["kl_limit=0.5", "discounted_fraction=0.5"],  # for walker2d, whose preset holds the first steps back
     "no-caution": ["critic_value=mean", "box=clip", "clip_targets=false", "kl_limit=0"],
 }
 
@@ -73,15 +73,15 @@ def curve(run: Path) -> list[dict[str, float]]:
 
 def compare(file: Path, task: str, run: Path) -> dict[str, float]:
     """What the learned policy stands beside, as normalised scores."""
-    from pspo.algorithms.pspo import Config
-    from pspo.config import build
+    from pspo.algorithms.common.behaviour import load_or_fit_reference
+    from pspo.algorithms.pspo.algorithm import Config
+    from pspo.core.config import build
+    from pspo.core.progress import silent
     from pspo.data import load_dataset
     from pspo.data.normalise import fit_normaliser
-    from pspo.display import silent
     from pspo.envs.task import get_task
-    from pspo.evaluation import evaluate
-    from pspo.policy import from_network
-    from pspo.reference import load_or_fit_reference
+    from pspo.evaluation.simulator import evaluate
+    from pspo.policies.policy import from_network
 
     data, where = load_dataset(file, task=task), get_task(task)
     config = build(Config, json.loads((run / "config.json").read_text())["settings"])

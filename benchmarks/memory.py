@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.claims import RESULTS, keep
 from pspo.data.save import save_dataset
 from pspo.envs.task import get_task
-from pspo.estimate import Shape, random_dataset
+from pspo.training.cost import Shape, random_dataset
 
 ROWS = 1_000_000
 FEW = ["steps=1000", "evaluate_every=500", "model.steps=200", "model.evaluate_every=100", "reference.steps=200"]

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from pspo.collecting.collect import collect
-from pspo.display import Lines
-from pspo.errors import UserError
+from pspo.core.errors import UserError
+from pspo.core.progress import Lines
 
 TRANSITIONS, SEED = 200_000, 0
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.claims import RESULTS, keep
-from pspo.algorithms.epq import Config
+from pspo.algorithms.epq.algorithm import Config
 from pspo.data import load_dataset
 from pspo.data.neighbours import neighbourhoods
 from pspo.envs.task import get_task

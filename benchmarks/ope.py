@@ -24,19 +24,19 @@ from jax.tree_util import Partial
 from scipy.stats import spearmanr
 
 from benchmarks.ope_figure import draw
+from pspo.core.files import write_atomic
+from pspo.core.progress import Lines
 from pspo.data import load_dataset
-from pspo.display import Lines
 from pspo.envs.task import get_task
-from pspo.evaluation import actor_by_mode
-from pspo.files import write_atomic
-from pspo.manifest import describe_machine
+from pspo.evaluation.ope import METHODS
+from pspo.evaluation.ope.density import BEHAVIOURS, has_density
+from pspo.evaluation.ope.estimates import Estimate, contradictions
+from pspo.evaluation.ope.of_run import Judgement, finite, judge_run
+from pspo.evaluation.ope.recipe import recipe_for
+from pspo.evaluation.simulator import actor_by_mode
 from pspo.nets.actors import act
-from pspo.ope import METHODS
-from pspo.ope.density import BEHAVIOURS, has_density
-from pspo.ope.estimates import Estimate, contradictions
-from pspo.ope.of_run import Judgement, finite, judge_run
-from pspo.ope.recipe import recipe_for
-from pspo.policy import FILE_NAME, load_policy, to_network
+from pspo.policies.policy import FILE_NAME, load_policy, to_network
+from pspo.runs.manifest import describe_machine
 
 RESULTS = Path("benchmarks/results/ope.json")
 FIGURE = Path("docs/images/ope-coverage.png")

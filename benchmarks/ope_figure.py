@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pspo.ope import METHODS
+from pspo.evaluation.ope import METHODS
 from pspo.report.canvas import BLUE, GREY, INK, PALE, VERMILION, png, styled
 
 SIZE, DPI = (10.5, 10.0), 130

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import claims
-from pspo.config import preset
+from pspo.algorithms.registry import preset
 
 FORMATS = ("csv", "parquet")
 SETTINGS = [f"{name}={value}" for name, value in preset("pspo", "laptop", "liquidation").items()]

@@ -7,21 +7,21 @@ from typing import Any, NamedTuple
 
 import jax
 
-from pspo import checkpoint
-from pspo.algorithms import pspo
-from pspo.config import build
+from pspo.algorithms.pspo import algorithm as pspo
+from pspo.core import checkpoint
+from pspo.core.config import build
+from pspo.core.progress import silent
 from pspo.data import load_dataset
-from pspo.data.batches import Log, device_log
+from pspo.data.batches import DeviceDataset, device_dataset
 from pspo.data.dataset import Dataset
-from pspo.display import silent
-from pspo.runs import open_run
+from pspo.runs.directory import open_run
 
 
 class Restored(NamedTuple):
     config: pspo.Config
-    parts: pspo.Parts
+    setup: pspo.Setup
     state: pspo.State
-    log: Log
+    device_data: DeviceDataset
     data: Dataset
 
 
@@ -31,14 +31,16 @@ def restore(run_path: Path, same_pool: bool = True) -> Restored:
     facts = run.read("config")
     columns: dict[str, Any] | None = facts.get("columns")
     config, data = build(pspo.Config, facts["settings"]), load_dataset(facts["dataset"], columns, facts.get("task"))
-    parts, models = pspo.prepare(config, data, facts["seed"], silent)
+    setup, models = pspo.prepare(config, data, facts["seed"], silent)
     if same_pool and models["pool"]["digest"] != run.read("manifest")["models"]["pool"]:
         raise SystemExit(
             f"the cache does not hold the pool of {run_path}: set PSPO_CACHE to where it was trained with."
         )
-    log = device_log(data, parts.norm, config.gamma)
-    like = jax.eval_shape(lambda log, key: pspo.init(config, parts, log, key), log, jax.random.PRNGKey(0))
+    device_data = device_dataset(data, setup.norm, config.gamma)
+    like = jax.eval_shape(
+        lambda device_data, key: pspo.init(config, setup, device_data, key), device_data, jax.random.PRNGKey(0)
+    )
     found = checkpoint.load_newest(run.checkpoints, like, print)
     if found is None:
         raise SystemExit(f"{run_path} has no checkpoint.")
-    return Restored(config, parts, found[1], log, data)
+    return Restored(config, setup, found[1], device_data, data)

@@ -14,14 +14,14 @@ import optax
 from benchmarks import flops
 from benchmarks.breakdown import parts_of_step
 from benchmarks.cases import Case
-from pspo.algorithms import pspo
-from pspo.compute import threads
+from pspo.algorithms.pspo import algorithm as pspo
+from pspo.core.compute import threads
 from pspo.dynamics import fit
 from pspo.dynamics.ensemble import model_inputs
 from pspo.envs import liquidation_jax
 from pspo.experiments.timing import Machine, Samples, Work, summary
-from pspo.policy import from_network
-from pspo.training import compile_chunk
+from pspo.policies.policy import from_network
+from pspo.training.loop import compile_chunk
 
 CHUNK = 20  # steps per call of a compiled loop: enough to hide the call, few enough for short rounds
 
@@ -40,14 +40,12 @@ def pool_fit(machine: Machine, case: Case) -> dict[str, Any]:
 
 def _fit_steps(case: Case) -> Work:
     """`CHUNK` gradient steps of the whole pool, as pspo.dynamics.fit.fit compiles them."""
-    config, norm, data, model = case.config.model, case.parts.norm, case.dataset, case.parts.arrays.pool
+    config, norm, data, model = case.config.model, case.setup.norm, case.dataset, case.setup.arrays.pool
     raw, mean, std = fit.fit_targets(data, norm)
     x = model_inputs(norm, jnp.asarray(data.obs), jnp.asarray(norm.unit_action(data.action)))
     y = fit.Targets(jnp.asarray((raw - mean) / std), None)
     boots = np.random.default_rng(0).integers(0, data.size, (config.pool, data.size), dtype=np.int32)
-    optimiser = optax.adamw(
-        optax.cosine_decay_schedule(config.learning_rate, config.steps), weight_decay=config.weight_decay
-    )
+    optimiser = optax.adamw(optax.cosine_decay_schedule(config.lr, config.steps), weight_decay=config.weight_decay)
     run, _ = fit.compile_fit(optimiser, config)
     trainable, fixed = eqx.partition(model, fit.is_trained(model))
     opt = optimiser.init(trainable)
@@ -58,16 +56,16 @@ def pspo_step(machine: Machine, case: Case, quick: bool) -> dict[str, Any]:
     """The scanned chunk as training runs it, and its parts one by one."""
     by_part = flops.pspo_step(case)
     total = sum(by_part.values())
-    chunk, state = compile_chunk(pspo, case.config, case.parts), case.state
-    step = machine.measure({"step": partial(chunk, state, case.parts.arrays, case.log, length=CHUNK)}, CHUNK)["step"]
-    parts = machine.measure(parts_of_step(case))
+    chunk, state = compile_chunk(pspo, case.config, case.setup), case.state
+    step = machine.measure({"step": partial(chunk, state, case.setup.arrays, case.log, length=CHUNK)}, CHUNK)["step"]
+    setup = machine.measure(parts_of_step(case))
     return {
         "flops": total,
         "flops_by_part": by_part,
         "flops_by_xla": (counted := xla_flops(case, compiled=not quick)),
         "flops_by_xla_over_formula": counted / total,
         **_speed(step, total),
-        "parts": {name: _part(samples, step, by_part.get(name, 0)) for name, samples in parts.items()},
+        "parts": {name: _part(samples, step, by_part.get(name, 0)) for name, samples in setup.items()},
     }
 
 
@@ -79,16 +77,16 @@ def xla_flops(case: Case, compiled: bool) -> float:
     random bits. Exponentials and the like it counts apart, as transcendentals. Before compilation it also
     counts the policy at the batch twice.
     """
-    config, parts = case.config, case.parts
+    config, setup = case.config, case.setup
     state, context, batch = case.start
-    update = jax.jit(lambda *inputs: pspo.update(config, parts, *inputs))
+    update = jax.jit(lambda *inputs: pspo.update(config, setup, *inputs))
     program = update.lower(context, state, batch, jax.random.PRNGKey(0))
     return float((program.compile() if compiled else program).cost_analysis()["flops"])
 
 
 def single_action(machine: Machine, case: Case, batch: int) -> dict[str, Any]:
     """The saved policy in NumPy: one state at a time, as an agent calls it, and many at once."""
-    policy = from_network(case.parts.arrays.reference, case.parts.norm, {})
+    policy = from_network(case.setup.arrays.reference, case.setup.norm, {})
     one, many = case.dataset.obs[0], np.resize(case.dataset.obs, (batch, case.dataset.obs_dim))
     found = machine.measure({"one": lambda: policy(one), "many": lambda: policy(many)})
     one_us, many_us = found["one"].seconds * 1e6, found["many"].seconds / batch * 1e6

@@ -24,20 +24,20 @@ def chunk_seconds(seeds: int) -> float:
     import jax.numpy as jnp
 
     from benchmarks.cases import liquidation
-    from pspo.algorithms import pspo
-    from pspo.training import compile_chunk
+    from pspo.algorithms.pspo import algorithm as pspo
+    from pspo.training.loop import compile_chunk
 
     case = liquidation()
-    chunk = compile_chunk(pspo, case.config, case.parts)
+    chunk = compile_chunk(pspo, case.config, case.setup)
     state = case.state
     if seeds > 1:
         state = jax.tree.map(lambda leaf: jnp.stack([leaf] * seeds), state)
         state = state._replace(key=jax.random.split(jax.random.PRNGKey(0), seeds))
         single = chunk
         chunk = jax.jit(jax.vmap(lambda s, a, r: single(s, a, r, length=LENGTH), in_axes=(0, None, None)))
-        call = lambda s: chunk(s, case.parts.arrays, case.log)[0]  # noqa: E731
+        call = lambda s: chunk(s, case.setup.arrays, case.log)[0]  # noqa: E731
     else:
-        call = lambda s: chunk(s, case.parts.arrays, case.log, length=LENGTH)[0]  # noqa: E731
+        call = lambda s: chunk(s, case.setup.arrays, case.log, length=LENGTH)[0]  # noqa: E731
     state = jax.block_until_ready(call(state))
     started = time.perf_counter()
     jax.block_until_ready(call(state))

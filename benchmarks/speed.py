@@ -23,7 +23,7 @@ from benchmarks.flops import FORMULAS
 from pspo.algorithms import ALGORITHMS
 from pspo.experiments.overhead import ROWS, overhead
 from pspo.experiments.timing import FULL, QUICK, Machine
-from pspo.manifest import describe_machine
+from pspo.runs.manifest import describe_machine
 
 DEFAULT_OUT = Path("benchmarks/results/speed.json")
 

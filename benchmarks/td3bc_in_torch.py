@@ -23,7 +23,7 @@ OBS, ACTIONS, WIDTH, BATCH = 11, 3, 256, 256
 class TorchLearner:
     """The authors' update: one critic step per call, the actor and the targets in every second one."""
 
-    def __init__(self, log: dict[str, np.ndarray]) -> None:
+    def __init__(self, device_data: dict[str, np.ndarray]) -> None:
         import torch
 
         self.torch = torch
@@ -39,7 +39,7 @@ class TorchLearner:
             ]
             return nn.Sequential(*layers, *last)
 
-        self.log = {name: torch.from_numpy(np.array(part)) for name, part in log.items()}
+        self.device_data = {name: torch.from_numpy(np.array(part)) for name, part in device_data.items()}
         self.actor = net(OBS, ACTIONS, nn.Tanh())
         self.critics = nn.ModuleList([net(OBS + ACTIONS, 1) for _ in range(2)])
         self.targets = copy.deepcopy(self.actor), copy.deepcopy(self.critics)
@@ -51,7 +51,9 @@ class TorchLearner:
         torch, f = self.torch, self.torch.nn.functional
         self.step += 1
         pick = torch.randint(0, ROWS, (BATCH,))
-        obs, action, reward, next_obs, keeps = (self.log[n][pick] for n in ("obs", "action", "reward", "next", "keeps"))
+        obs, action, reward, next_obs, keeps = (
+            self.device_data[n][pick] for n in ("obs", "action", "reward", "next", "keeps")
+        )
         with torch.no_grad():
             noise = (torch.randn_like(action) * 0.2).clamp(-0.5, 0.5)
             after = torch.cat([next_obs, (self.targets[0](next_obs) + noise).clamp(-1, 1)], 1)
@@ -83,25 +85,28 @@ def ours(data: Any) -> Any:
     import jax
 
     from pspo.algorithms import td3bc
-    from pspo.config import build, preset
-    from pspo.data.batches import device_log
-    from pspo.display import silent
-    from pspo.training import compile_chunk
+    from pspo.algorithms.registry import preset
+    from pspo.core.config import build
+    from pspo.core.progress import silent
+    from pspo.data.batches import device_dataset
+    from pspo.training.loop import compile_chunk
 
     config = build(td3bc.Config, preset("td3bc", "paper", "hopper", "hopper-medium"))
-    parts, _ = td3bc.prepare(config, data, 0, silent)
-    log = device_log(data, parts.norm, config.gamma)
-    state = jax.jit(lambda log, key: td3bc.init(config, parts, log, key))(log, jax.random.PRNGKey(0))
-    chunk = compile_chunk(td3bc, config, parts)
-    return lambda: jax.block_until_ready(chunk(state, parts.arrays, log, length=STEPS))
+    setup, _ = td3bc.prepare(config, data, 0, silent)
+    device_data = device_dataset(data, setup.norm, config.gamma)
+    state = jax.jit(lambda device_data, key: td3bc.init(config, setup, device_data, key))(
+        device_data, jax.random.PRNGKey(0)
+    )
+    chunk = compile_chunk(td3bc, config, setup)
+    return lambda: jax.block_until_ready(chunk(state, setup.arrays, device_data, length=STEPS))
 
 
 def main() -> None:
     threads = int(os.environ.setdefault("NPROC", "1"))
     import torch
 
-    from pspo.estimate import Shape, random_dataset
-    from pspo.manifest import describe_machine
+    from pspo.runs.manifest import describe_machine
+    from pspo.training.cost import Shape, random_dataset
 
     torch.set_num_threads(threads)
     data = random_dataset(Shape(ROWS, OBS, ACTIONS))

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import optax
 from jax import Array, value_and_grad
 
-from pspo.algorithms.model_free import Parts, descend, draw, prepare
-from pspo.algorithms.settings import RowsConfig
-from pspo.config import Bounds
-from pspo.data.batches import Log, Rows
+from pspo.algorithms.common.losses import advantage_weight, bellman_target, q_values, td_loss
+from pspo.algorithms.common.model_free import Setup, descend, draw, prepare
+from pspo.algorithms.common.settings import BatchConfig
+from pspo.core.config import Bounds
+from pspo.data.batches import DeviceDataset, Transitions
 from pspo.data.normalise import squash, unsquash
-from pspo.losses import advantage_weight, bellman_target, q_values, td_loss
 from pspo.nets.mlp import MLP, mlp_stack, moving_average
 from pspo.nets.policies import MixturePolicy, mixture_policy
 
@@ -29,7 +29,7 @@ PRESETS = {"laptop": {"common": {"steps": 10000, "width": 64}, "liquidation": {"
 
 
 @dataclass(frozen=True)
-class Config(RowsConfig):
+class Config(BatchConfig):
     temperature: Annotated[float, Bounds(1e-6, 1e6)] = 0.1
     """lambda: advantages are divided by it; small prefers the best actions, large is plain imitation."""
     weight_max: Annotated[float, Bounds(1e-6, 1e9)] = 20.0
@@ -40,7 +40,7 @@ class Config(RowsConfig):
     """Gaussians in the policy's mixture."""
     rate: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of actor and critics."""
-    target_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.005
+    tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target critics."""
 
 
@@ -55,9 +55,9 @@ class State(NamedTuple):
     step: Array
 
 
-def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
+def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, actor_key, critic_key = jax.random.split(key, 3)
-    inputs, columns, rule = parts.norm.features, log.rows.action.shape[-1], optax.adam(config.rate)
+    inputs, columns, rule = setup.norm.features, data.transitions.action.shape[-1], optax.adam(config.rate)
     actor = mixture_policy(actor_key, inputs, columns, config.width, config.depth, config.components)
     critic = mlp_stack(critic_key, 2, [inputs + columns, *[config.width] * config.depth, 1])
     return State(actor, critic, critic, (rule.init(actor), rule.init(critic)), key, jnp.int32(0))
@@ -76,10 +76,10 @@ def actor_loss(actor: MixturePolicy, config: Config, features: Array, action: Ar
 
 
 def update(
-    config: Config, parts: Parts, context: None, state: State, rows: Rows, key: Array
+    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One step of the critics towards the policy's value, then one of the actor."""
-    features, next_features = parts.norm.encode(rows.obs), parts.norm.encode(rows.next_obs)
+    features, next_features = setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs)
     (actor_opt, critic_opt), rule, (k_next, k_now) = state.opts, optax.adam(config.rate), jax.random.split(key)
 
     next_value = policy_value(state.actor, state.target_critic, config, next_features, k_next)
@@ -91,7 +91,7 @@ def update(
     advantage = q - policy_value(state.actor, critic, config, features, k_now)  # A(s, a) = Q(s, a) - V(s)
     loss_actor, grads = value_and_grad(actor_loss)(state.actor, config, features, rows.action, advantage)
     actor, actor_opt = descend(rule, grads, actor_opt, state.actor)
-    target_critic = moving_average(state.target_critic, critic, config.target_rate)
+    target_critic = moving_average(state.target_critic, critic, config.tau)
     metrics = {"critic_loss": loss_critic, "actor_loss": loss_actor, "advantage": advantage.mean(), "q_mean": q.mean()}
     return State(actor, critic, target_critic, (actor_opt, critic_opt), state.key, state.step + 1), metrics
 

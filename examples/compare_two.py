@@ -1,6 +1,6 @@
 """Is one algorithm better than another? Some seeds of both on liquidation, and what may be said of them.
 
-`python examples/compare_two.py [ALGO ALGO] [--preset smoke] [--seeds 4]`. All statistics are pspo.stats'.
+`python examples/compare_two.py [ALGO ALGO] [--preset smoke] [--seeds 4]`. All statistics are pspo.report.statistics'.
 """
 
 import argparse
@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 import pspo
-from pspo.stats import average, bootstrap_interval, mean_and_std, probability_of_improvement
+from pspo.report.statistics import average, bootstrap_interval, mean_and_std, probability_of_improvement
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("algorithms", nargs="*", default=["td3bc", "iql"], metavar="ALGO")

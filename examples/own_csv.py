@@ -11,7 +11,7 @@ import csv
 import numpy as np
 
 import pspo
-from pspo.ope.text import judgement_table
+from pspo.evaluation.ope.text import judgement_table
 
 HOURS, COLUMNS = 24, ["episode", "obs_hour", "obs_level", "obs_price", "action_pump", "reward", "terminal"]
 

@@ -16,17 +16,17 @@ _HOMES = {
     "load_dataset": "pspo.data",
     "save_dataset": "pspo.data",
     "check": "pspo.data",
-    "train": "pspo.training",
-    "resume": "pspo.training",
-    "load_policy": "pspo.policy",
-    "Policy": "pspo.policy",
-    "export_policy": "pspo.export",
-    "OnnxPolicy": "pspo.onnx_policy",
-    "evaluate": "pspo.evaluation",
-    "judge_run": "pspo.ope.of_run",
-    "inspect_policy": "pspo.inspecting.inspection",
+    "train": "pspo.training.train",
+    "resume": "pspo.training.train",
+    "load_policy": "pspo.policies.policy",
+    "Policy": "pspo.policies.policy",
+    "export_policy": "pspo.runs.export",
+    "OnnxPolicy": "pspo.policies.onnx.runtime",
+    "evaluate": "pspo.evaluation.simulator",
+    "judge_run": "pspo.evaluation.ope.of_run",
+    "inspect_policy": "pspo.evaluation.inspect.inspection",
     "register_algorithm": "pspo.algorithms",
-    "UserError": "pspo.errors",
+    "UserError": "pspo.core.errors",
 }
 
 __all__ = [
@@ -51,15 +51,15 @@ __all__ = [
 
 if TYPE_CHECKING:
     from pspo.algorithms import register_algorithm
+    from pspo.core.errors import UserError
     from pspo.data import Columns, Dataset, check, load_dataset, save_dataset
-    from pspo.errors import UserError
-    from pspo.evaluation import evaluate
-    from pspo.export import export_policy
-    from pspo.inspecting.inspection import inspect_policy
-    from pspo.onnx_policy import OnnxPolicy
-    from pspo.ope.of_run import judge_run
-    from pspo.policy import Policy, load_policy
-    from pspo.training import resume, train
+    from pspo.evaluation.inspect.inspection import inspect_policy
+    from pspo.evaluation.ope.of_run import judge_run
+    from pspo.evaluation.simulator import evaluate
+    from pspo.policies.onnx.runtime import OnnxPolicy
+    from pspo.policies.policy import Policy, load_policy
+    from pspo.runs.export import export_policy
+    from pspo.training.train import resume, train
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,5 @@
 import sys
 
-from pspo.cli import main
+from pspo.cli.main import main
 
 sys.exit(main())

@@ -18,8 +18,8 @@ import numpy as np
 import optax
 import scipy.stats
 
-from pspo.algorithms.model_free import Parts
-from pspo.data.batches import Log, Rows
+from pspo.algorithms.common.model_free import Setup
+from pspo.data.batches import DeviceDataset, Transitions
 from pspo.data.normalise import Normaliser
 from pspo.nets.mlp import MLP
 
@@ -53,16 +53,16 @@ def made_norm() -> Normaliser:
     )
 
 
-def made_parts() -> Parts:
-    return Parts((), made_norm())
+def made_parts() -> Setup:
+    return Setup((), made_norm())
 
 
-def made_rows(count: int = ROWS, seed: int = 3) -> Rows:
+def made_rows(count: int = ROWS, seed: int = 3) -> Transitions:
     """Every third row is a terminal; the first two actions are at their bounds."""
     rng = np.random.default_rng(seed)
     action = rng.uniform(-0.95, 0.95, size=(count, ACT))
     action[0], action[1] = [1.0, -1.0], [-1.0, 0.3]
-    return Rows(
+    return Transitions(
         obs=f32(rng.normal(size=(count, OBS))),
         action=f32(action),
         reward=f32(rng.normal(size=count)),
@@ -71,30 +71,30 @@ def made_rows(count: int = ROWS, seed: int = 3) -> Rows:
     )
 
 
-def made_log(count: int = 40) -> Log:
+def made_log(count: int = 40) -> DeviceDataset:
     rng = np.random.default_rng(4)
     known = jnp.asarray(rng.random(count) < 0.8)
-    return Log(made_rows(count), jnp.asarray(np.arange(count) // 2), f32(rng.normal(size=count)), known)
+    return DeviceDataset(made_rows(count), jnp.asarray(np.arange(count) // 2), f32(rng.normal(size=count)), known)
 
 
 def made_config(algorithm: ModuleType, **changes: Any) -> Any:
     """The algorithm's own defaults but for sizes, and rates that make one step visible."""
-    tiny = {"gamma": 0.9, "batch": ROWS, "width": HIDDEN, "depth": 1, "steps": 20, "chunk": 5, "target_rate": 0.1}
+    tiny = {"gamma": 0.9, "batch": ROWS, "width": HIDDEN, "depth": 1, "steps": 20, "chunk": 5, "tau": 0.1}
     fields = algorithm.Config.__dataclass_fields__
-    rates = {name: 0.03 * (k + 1) for k, name in enumerate(("actor_rate", "critic_rate", "rate"))}
+    rates = {name: 0.03 * (k + 1) for k, name in enumerate(("actor_lr", "critic_lr", "rate"))}
     return algorithm.Config(**({n: v for n, v in (tiny | rates).items() if n in fields} | changes))
 
 
 def made_state(
-    algorithm: ModuleType, config: Any, step: int = 0, moments: int = 3, seed: int = 1, parts: Any = None
+    algorithm: ModuleType, config: Any, step: int = 0, moments: int = 3, seed: int = 1, setup: Any = None
 ) -> Any:
     """A state in the middle of training, in the shape of `init`'s (which is not run): all numbers are random.
 
     Adam's moments are not zero, since its first step would show only the signs of gradients; `moments` is how many
     steps its counters say that it has made. Target networks differ from the others.
     """
-    parts = parts or made_parts()
-    form = jax.eval_shape(partial(algorithm.init, config, parts, made_log()), jax.random.PRNGKey(0))
+    setup = setup or made_parts()
+    form = jax.eval_shape(partial(algorithm.init, config, setup, made_log()), jax.random.PRNGKey(0))
     rng = np.random.default_rng(seed)
 
     def fill(path: Any, leaf: Any) -> jax.Array:
@@ -110,7 +110,7 @@ def made_state(
 
 
 def started(
-    algorithm: ModuleType, config: Any, monkeypatch: Any, parts: Any = None
+    algorithm: ModuleType, config: Any, monkeypatch: Any, setup: Any = None
 ) -> tuple[Any, list[tuple[Any, ...]]]:
     """A state by `init` itself with networks by NumPy, and what it asked of its makers: (sizes, activation, init), a
     stack with its number of members in front."""
@@ -124,12 +124,12 @@ def started(
     monkeypatch.setattr(
         algorithm, "mlp_stack", lambda key, count, sizes, **kind: mlp(key, sizes, members=(count,), **kind)
     )
-    return algorithm.init(config, parts or made_parts(), made_log(), jax.random.PRNGKey(0)), asked
+    return algorithm.init(config, setup or made_parts(), made_log(), jax.random.PRNGKey(0)), asked
 
 
-def compiled_update(algorithm: ModuleType, config: Any, parts: Any = None) -> Callable[..., tuple[Any, dict[str, Any]]]:
+def compiled_update(algorithm: ModuleType, config: Any, setup: Any = None) -> Callable[..., tuple[Any, dict[str, Any]]]:
     """(state, rows, key) -> the next state and what the log line says."""
-    return jax.jit(partial(algorithm.update, config, parts or made_parts(), None))
+    return jax.jit(partial(algorithm.update, config, setup or made_parts(), None))
 
 
 def same_bits(a: Any, b: Any) -> bool:
@@ -204,7 +204,7 @@ def proposals_by_hand(
     return actions, log_density
 
 
-def backed_up(rows: Rows, next_value: np.ndarray, gamma: float) -> np.ndarray:
+def backed_up(rows: Transitions, next_value: np.ndarray, gamma: float) -> np.ndarray:
     """r + gamma (1 - d) V(s')"""
     alive = 1.0 - np.asarray(rows.terminal, np.float64)
     return np.asarray(rows.reward, np.float64) + gamma * alive * next_value
@@ -245,7 +245,7 @@ def adam_by_hand(tree: Any, grads: Any, moments: Any, rate: float) -> Any:
 
 def part_by_hand(state: Any, name: str, loss: Callable[[Any], Any], rate: float) -> Any:
     """One step of Adam of one part of what is learned, down the slopes of its own loss (optax.partition's states)."""
-    moments, part = adam_moments(state.opt.inner_states[name]), getattr(state.learned, name)
+    moments, part = adam_moments(state.opt.inner_states[name]), getattr(state.params, name)
     moments = moments._replace(mu=getattr(moments.mu, name), nu=getattr(moments.nu, name))
     return adam_by_hand(part, slopes(loss, part), moments, rate)
 

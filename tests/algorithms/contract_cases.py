@@ -10,11 +10,12 @@ import jax
 from tiny_task import tiny_log
 
 from pspo.algorithms import get_algorithm
-from pspo.config import build, preset
-from pspo.data.batches import Log, device_log
+from pspo.algorithms.registry import preset
+from pspo.core.config import build
+from pspo.core.progress import silent
+from pspo.data.batches import DeviceDataset, device_dataset
 from pspo.data.dataset import Dataset
-from pspo.display import silent
-from pspo.training import compile_chunk
+from pspo.training.loop import compile_chunk
 
 CHUNK = 20
 
@@ -33,7 +34,7 @@ class Learner:
     common: dict[str, Any] = field(default_factory=lambda: COMMON | ROWS)
 
 
-QUICK = {"actor_rate": 3e-3, "critic_rate": 3e-3, "target_rate": 0.05}
+QUICK = {"actor_lr": 3e-3, "critic_lr": 3e-3, "tau": 0.05}
 
 MODELS = {"model.pool": 3, "model.width": 32, "model.steps": 400, "active": 3, "real_batch": 32, "synthetic_batch": 32}
 
@@ -44,8 +45,7 @@ IMAGINED = {
 
 LEARNERS = {
     "pspo": Learner(
-        MODELS
-        | {"alpha": 0.6, "critic_rate": 3e-3, "policy_rate": 3e-3, "reference.steps": 300, "reference.width": 32},
+        MODELS | {"alpha": 0.6, "critic_lr": 3e-3, "policy_lr": 3e-3, "reference.steps": 300, "reference.width": 32},
         {"reference_term": False},
         1.04,
         common=COMMON,
@@ -56,7 +56,7 @@ LEARNERS = {
             "model.max_lag": 3,
             "model.width": 32,
             "model.steps": 400,
-            "model.learning_rate": 3e-3,
+            "model.lr": 3e-3,
             "model.beta_nll": 0.5,
         }
         | {"starts": 200, "rollout_horizon": 1, "real_ratio": 0.5, "alpha": 0.1, "penalty": 20.0},
@@ -70,12 +70,12 @@ LEARNERS = {
     "oraac": Learner(
         QUICK
         | {
-            "critic_rate": 6e-3,
+            "critic_lr": 6e-3,
             "reach": 0.2,
             "risk": "neutral",
             "vae_steps": 300,
             "vae_width": 32,
-            "vae_rate": 3e-3,
+            "vae_lr": 3e-3,
             "actor_width": 32,
         },
         {"vae_steps": 0},
@@ -92,16 +92,16 @@ LEARNERS = {
     ),
     "combo": Learner(QUICK | IMAGINED | {"conservatism": 1.0, "samples": 2}, {"conservatism": 0.0}, 0.9, chunks=20),
     "1r2r": Learner(
-        QUICK | IMAGINED | {"cvar_alpha": 0.1, "candidates": 10, "cloning_steps": 200, "cloning_rate": 3e-3},
+        QUICK | IMAGINED | {"cvar_alpha": 0.1, "candidates": 10, "cloning_steps": 200, "cloning_lr": 3e-3},
         {"risk": "neutral"},
         0.95,
         chunks=30,
     ),
     "mopo": Learner(QUICK | IMAGINED | {"penalty": 1.0}, {"penalty": 0.0}, 0.9, chunks=20),
     "morel": Learner(
-        {"model.pool": 4, "model.width": 64, "model.depth": 3, "model.steps": 400, "model.learning_rate": 1e-2}
+        {"model.pool": 4, "model.width": 64, "model.depth": 3, "model.steps": 400, "model.lr": 1e-2}
         | {"elites": 4, "model.evaluate_every": 400, "model.batch": 128, "paths": 32, "rollout_horizon": 2}
-        | {"start_anywhere": 1.0, "cloning_steps": 300, "cloning_rate": 3e-3, "log_std": -2.5, "log_std_min": -3.0}
+        | {"start_anywhere": 1.0, "cloning_steps": 300, "cloning_lr": 3e-3, "log_std": -2.5, "log_std_min": -3.0}
         # Heavy damping: an ill-conditioned system turns roundings into steps that differ.
         | {"caution": 2.0, "halt_penalty": 3.0, "damping": 1.0, "cg_steps": 10},
         {"caution": 1e-3},
@@ -111,14 +111,14 @@ LEARNERS = {
     "rambo": Learner(
         QUICK
         | IMAGINED
-        | {"actor_rate": 1e-3, "adversary_weight": 1.0, "adversary_steps": 20, "adversary_rate": 3e-3}
-        | {"cloning_steps": 200, "cloning_rate": 3e-3},
+        | {"actor_lr": 1e-3, "adversary_weight": 1.0, "adversary_steps": 20, "adversary_lr": 3e-3}
+        | {"cloning_steps": 200, "cloning_lr": 3e-3},
         {"adversary_weight": 0.0},
         0.9,
         chunks=30,
     ),
     "pmdb": Learner(
-        MODELS | QUICK | {"active": 10, "order": 2, "reference_rate": 0.02, "rollout_horizon": 10},
+        MODELS | QUICK | {"active": 10, "order": 2, "reference_tau": 0.02, "rollout_horizon": 10},
         {"order": 10},  # the best of the drawn models: hope in the place of pessimism
         0.9,
         chunks=30,
@@ -134,16 +134,16 @@ class Case:
 
     module: Any
     config: Any
-    parts: Any
-    log: Log
+    setup: Any
+    device_data: DeviceDataset
     chunk: Any
     init: Any
 
     def start(self, seed: int) -> Any:
-        return self.init(self.log, jax.random.PRNGKey(seed))
+        return self.init(self.device_data, jax.random.PRNGKey(seed))
 
     def go_on(self, state: Any) -> tuple[Any, dict[str, jax.Array]]:
-        return self.chunk(state, self.parts.arrays, self.log, length=CHUNK)
+        return self.chunk(state, self.setup.arrays, self.device_data, length=CHUNK)
 
 
 def make_case(algo: str, data: Dataset, **changes: Any) -> Case:
@@ -151,10 +151,10 @@ def make_case(algo: str, data: Dataset, **changes: Any) -> Case:
     module, learner = get_algorithm(algo), LEARNERS[algo]
     values = preset(algo, "smoke", None) | learner.common | learner.settings | changes
     config = build(module.Config, values)
-    parts, _ = module.prepare(config, data, 0, silent)
-    log = device_log(data, parts.norm, config.gamma)
-    init = jax.jit(lambda log, key: module.init(config, parts, log, key))
-    return Case(module, config, parts, log, compile_chunk(module, config, parts), init)
+    setup, _ = module.prepare(config, data, 0, silent)
+    device_data = device_dataset(data, setup.norm, config.gamma)
+    init = jax.jit(lambda device_data, key: module.init(config, setup, device_data, key))
+    return Case(module, config, setup, device_data, compile_chunk(module, config, setup), init)
 
 
 @cache

@@ -11,13 +11,13 @@ import scipy.special
 from baseline_cases import ACT, OBS, f32, made_config, made_norm, made_rows, made_state
 from dynamics_cases import made_ensemble, plain_norm, unlimited
 
-from pspo.algorithms import pmdb
-from pspo.algorithms.pmdb_game import Units
-from pspo.dynamics.termination import Known
+from pspo.algorithms.pmdb import algorithm as pmdb
+from pspo.algorithms.pmdb.game import Units
+from pspo.dynamics.termination import KnownTermination
 
 REAL, GAME, POOL = 8, 6, 3
 CONFIG = made_config(
-    pmdb, active=4, order=2, explore=0.5, kl_target=2.0, reference_rate=0.2, next_pairs=1, action_samples=5,
+    pmdb, active=4, order=2, explore=0.5, kl_target=2.0, reference_tau=0.2, next_pairs=1, action_samples=5,
     imitation_std=0.3, real_batch=REAL, synthetic_batch=GAME, rollout_horizon=4,
 )  # fmt: skip
 UNITS = Units(shift=-0.3, reward_low=-0.5, reward_high=0.6, value_low=-0.4, value_high=0.9)
@@ -28,10 +28,10 @@ def ends(obs: Any, action: Any, next_obs: Any) -> Any:
     return next_obs[..., 0] > 0.8
 
 
-def made_parts() -> pmdb.Parts:
+def made_parts() -> pmdb.Setup:
     pool = made_ensemble(members=POOL, inputs=OBS + ACT, targets=OBS + 1)
-    return pmdb.Parts(
-        pmdb.Arrays(pool, Known(ends)), made_norm(), MODEL_NORM, UNITS, unlimited(MODEL_NORM.obs_mean.size)
+    return pmdb.Setup(
+        pmdb.Arrays(pool, KnownTermination(ends)), made_norm(), MODEL_NORM, UNITS, unlimited(MODEL_NORM.obs_mean.size)
     )
 
 
@@ -42,7 +42,7 @@ def made_batch() -> pmdb.Batch:
 @cache
 def state() -> Any:
     made = made_state(pmdb, CONFIG)
-    return made._replace(chains=made.chains._replace(age=jnp.asarray([0, 1, 2, 3, 1, 0], jnp.int32)))
+    return made._replace(rollouts=made.rollouts._replace(age=jnp.asarray([0, 1, 2, 3, 1, 0], jnp.int32)))
 
 
 def stay_by_hand(next_obs: np.ndarray) -> np.ndarray:

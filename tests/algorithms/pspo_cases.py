@@ -10,16 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from dynamics_cases import unlimited
 
-from pspo.algorithms import pspo
-from pspo.algorithms.pspo import Arrays, Config, Parts, State
-from pspo.config import build
-from pspo.data.batches import Log, Rows
+from pspo.algorithms.pspo import algorithm as pspo
+from pspo.algorithms.pspo.algorithm import Arrays, Config, Setup, State
+from pspo.core.config import build
+from pspo.data.batches import DeviceDataset, Transitions
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble
-from pspo.dynamics.termination import Known
+from pspo.dynamics.termination import KnownTermination
 from pspo.nets.mlp import MLP
 from pspo.nets.policies import MixturePolicy
-from pspo.training import compile_chunk
+from pspo.training.loop import compile_chunk
 
 OBS, ACT, POOL, COMPONENTS = 2, 1, 3, 2
 
@@ -54,7 +54,7 @@ def ends(obs, action, next_obs):
     return next_obs[..., 0] > 1.0
 
 
-def made_parts(log_prior=(0.0, 0.0, 0.0)) -> Parts:
+def made_parts(log_prior=(0.0, 0.0, 0.0)) -> Setup:
     norm = Normaliser(
         obs_mean=np.array([0.1, -0.2], np.float32),
         obs_std=np.array([1.0, 1.5], np.float32),
@@ -66,19 +66,23 @@ def made_parts(log_prior=(0.0, 0.0, 0.0)) -> Parts:
         action_high=np.full(ACT, 3.0, np.float32),
         reward_scale=np.asarray(1.7, np.float32),
     )
-    return Parts(Arrays(made_pool(), f32(log_prior), made_policy(1), Known(ends)), norm, unlimited(norm.obs_mean.size))
+    return Setup(
+        Arrays(made_pool(), f32(log_prior), made_policy(1), KnownTermination(ends)), norm, unlimited(norm.obs_mean.size)
+    )
 
 
-def made_log(count: int = 40) -> Log:
+def made_log(count: int = 40) -> DeviceDataset:
     rng = np.random.default_rng(3)
-    rows = Rows(
+    rows = Transitions(
         obs=f32(rng.normal(size=(count, OBS))),
         action=f32(rng.uniform(-1, 1, size=(count, ACT))),
         reward=f32(rng.normal(size=count)),
         next_obs=f32(rng.normal(size=(count, OBS))),
         terminal=jnp.asarray(rng.random(count) < 0.4),
     )
-    return Log(rows, jnp.arange(count) // 2, f32(rng.normal(size=count)), jnp.asarray(rng.random(count) < 0.8))
+    return DeviceDataset(
+        rows, jnp.arange(count) // 2, f32(rng.normal(size=count)), jnp.asarray(rng.random(count) < 0.8)
+    )
 
 
 def made_config(**changes: Any) -> Config:
@@ -112,10 +116,10 @@ def start(seed: int = 0) -> State:
 
 def run_chunks(config: Config, count: int) -> tuple[State, list[dict]]:
     """The training loop without what surrounds it."""
-    parts, log = made_parts(), made_log()
-    state, chunk, metrics = start(), compile_chunk(pspo, config, parts), []
+    setup, device_data = made_parts(), made_log()
+    state, chunk, metrics = start(), compile_chunk(pspo, config, setup), []
     for _ in range(count):
-        state, found = chunk(state, parts.arrays, log, length=config.chunk)
+        state, found = chunk(state, setup.arrays, device_data, length=config.chunk)
         metrics.append({name: float(value) for name, value in found.items()})
     return state, metrics
 

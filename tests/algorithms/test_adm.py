@@ -17,17 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_task import ACTIONS, EPISODE, OBS, tiny_log
 
-from pspo.algorithms import adm
-from pspo.algorithms.adm import Arrays, Course, Parts
-from pspo.config import build, preset
-from pspo.data.batches import device_log
+from pspo.algorithms.adm import algorithm as adm
+from pspo.algorithms.adm.algorithm import Arrays, Course, Setup
+from pspo.algorithms.adm.model import any_step
+from pspo.algorithms.registry import preset
+from pspo.core.config import build
+from pspo.core.progress import silent
+from pspo.data.batches import device_dataset
 from pspo.data.normalise import fit_normaliser, normaliser_in
-from pspo.display import silent
-from pspo.dry_run import describe
-from pspo.dynamics.anystep import any_step
-from pspo.dynamics.imagination import rollout
-from pspo.dynamics.termination import Known, Never
+from pspo.dynamics.model_env import rollout
+from pspo.dynamics.termination import KnownTermination, NeverTerminates
 from pspo.dynamics.uncertainty import lag_std
+from pspo.training.dry_run import describe
 
 RNG = np.random.default_rng(0)
 LAGS, BATCH = 3, 6
@@ -54,7 +55,7 @@ def test_the_doubt_is_the_spread_over_the_lags_that_there_are() -> None:
 # The step
 
 
-def made_parts(terminated: Any = Never(), seed: int = 0) -> Parts:  # noqa: B008
+def made_parts(terminated: Any = NeverTerminates(), seed: int = 0) -> Setup:  # noqa: B008
     """A random model of three lags and no fit; the critics' unit of reward is not the model's."""
     data = tiny_log(200)
     model_norm, norm = fit_normaliser(data), normaliser_in(data, "raw", "raw", 0.9)
@@ -62,7 +63,7 @@ def made_parts(terminated: Any = Never(), seed: int = 0) -> Parts:  # noqa: B008
     scale = f32(rng.normal(scale=0.3, size=OBS + 1)), f32(rng.uniform(0.3, 0.6, size=OBS + 1))
     model = any_step(jax.random.PRNGKey(seed), model_norm.features + ACTIONS, 8, 2, 1, 0.2, *scale)
     arrays = Arrays(model, jnp.asarray(data.ages(), jnp.int32), terminated)
-    return Parts(
+    return Setup(
         arrays,
         norm._replace(reward_scale=np.asarray(0.5, np.float32)),
         model_norm,
@@ -98,12 +99,15 @@ PICK = np.array([0, 1, 2, 0, 0, 0])  # lags less one, each within the course's l
 def test_a_step_is_drawn_by_its_lag_and_pays_less_where_lags_disagree(monkeypatch: Any) -> None:
     monkeypatch.setattr(adm, "target_noise", lambda *_: f32(NOISE))
     monkeypatch.setattr(adm, "random_lag", lambda *_: jnp.asarray(PICK))
-    parts, course = made_parts(Known(lambda obs, action, next_obs: next_obs[..., 0] > obs[..., 0])), made_course()
+    setup, course = (
+        made_parts(KnownTermination(lambda obs, action, next_obs: next_obs[..., 0] > obs[..., 0])),
+        made_course(),
+    )
     config = adm.Config(penalty=0.7, dropout_in_rollouts=False)
-    step = jax.jit(lambda course, key: adm.penalised_step(config, parts, ACTOR, course, key))
+    step = jax.jit(lambda course, key: adm.penalised_step(config, setup, ACTOR, course, key))
     after, rows = step(course, jax.random.PRNGKey(0))
-    one_lag = jax.jit(lambda f, a: parts.arrays.model.predict(f, a))
-    norm, scale = parts.model_norm, float(parts.model_norm.reward_scale)
+    one_lag = jax.jit(lambda f, a: setup.arrays.model.predict(f, a))
+    norm, scale = setup.model_norm, float(setup.model_norm.reward_scale)
     past = np.concatenate([np.asarray(course.action), ACTION[None]])
     for row in range(BATCH):
         said = []
@@ -137,10 +141,10 @@ def test_dropout_in_rollouts_is_a_choice(monkeypatch: Any) -> None:
     """Everything else that is random is held still."""
     monkeypatch.setattr(adm, "target_noise", lambda *_: f32(NOISE))
     monkeypatch.setattr(adm, "random_lag", lambda *_: jnp.asarray(PICK))
-    parts, course, rewards = made_parts(), made_course(), {}
+    setup, course, rewards = made_parts(), made_course(), {}
     for on in (True, False):
         config = adm.Config(dropout_in_rollouts=on)
-        step = jax.jit(lambda k, config=config: adm.penalised_step(config, parts, ACTOR, course, k)[1])
+        step = jax.jit(lambda k, config=config: adm.penalised_step(config, setup, ACTOR, course, k)[1])
         rewards[on] = [np.asarray(step(jax.random.PRNGKey(seed)).reward) for seed in (0, 1)]
     np.testing.assert_array_equal(*rewards[False])
     assert not np.allclose(*rewards[True])
@@ -167,9 +171,9 @@ def test_all_lags_that_the_past_allows_are_drawn_alike() -> None:
 
 def test_rollouts_begin_with_the_past_of_their_own_episode() -> None:
     data = tiny_log(40)
-    log = device_log(data, fit_normaliser(data), 0.9)
+    device_data = device_dataset(data, fit_normaliser(data), 0.9)
     row = jnp.array([0, 1, 7, 10, 11, 25])
-    course = adm.starts(log, jnp.asarray(data.ages(), jnp.int32), LAGS, row)
+    course = adm.starts(device_data, jnp.asarray(data.ages(), jnp.int32), LAGS, row)
     np.testing.assert_array_equal(course.length, [1, 2, 3, 1, 2, 3])  # episodes of ten rows
     for i, r in enumerate(row.tolist()):
         n = int(course.length[i])
@@ -178,12 +182,12 @@ def test_rollouts_begin_with_the_past_of_their_own_episode() -> None:
 
 
 def test_a_rollout_stops_where_it_ends_and_remembers_what_it_imagined() -> None:
-    parts = made_parts(Known(lambda obs, action, next_obs: next_obs[..., 0] > 0.5))
+    setup = made_parts(KnownTermination(lambda obs, action, next_obs: next_obs[..., 0] > 0.5))
     config = adm.Config(penalty=0.5)
     seen: list[Any] = []
 
     def step(course: Course, key: Any) -> Any:
-        after, rows = adm.penalised_step(config, parts, ACTOR, course, key)
+        after, rows = adm.penalised_step(config, setup, ACTOR, course, key)
         jax.debug.callback(lambda *past: seen.append(past), course.obs, course.length, ordered=True)
         return after, rows
 
@@ -217,7 +221,7 @@ def test_a_chunk_begins_with_rollouts_from_logged_states() -> None:
     size = int(after.buffer.size)
     assert size == 160
     rows = [np.asarray(part)[:size] for part in after.buffer.rows]
-    logged = np.asarray(case().log.rows.obs)
+    logged = np.asarray(case().log.transitions.obs)
     assert all((np.abs(logged - first).max(1) < 1e-6).any() for first in rows[0][:40])
     assert np.abs(rows[1]).max() <= 1.0
     assert np.isfinite(rows[2]).all()
@@ -227,13 +231,13 @@ def test_a_chunk_begins_with_rollouts_from_logged_states() -> None:
 
 def test_the_temperature_stays_and_everything_else_learns() -> None:
     before, after = chunk()
-    assert float(np.exp(after.agent.learned.log_alpha)) == pytest.approx(0.3)
-    assert same_bits(before.agent.learned.log_alpha, after.agent.learned.log_alpha)
+    assert float(np.exp(after.agent.params.log_alpha)) == pytest.approx(0.3)
+    assert same_bits(before.agent.params.log_alpha, after.agent.params.log_alpha)
     for part in ("actor", "critic"):
-        assert not same_bits(getattr(before.agent.learned, part), getattr(after.agent.learned, part))
-    actor = before.agent.learned.actor
+        assert not same_bits(getattr(before.agent.params, part), getattr(after.agent.params, part))
+    actor = before.agent.params.actor
     assert (actor.log_std_min, actor.log_std_max) == (-5.0, 2.0)
-    assert same_bits(before.agent.target_critic, before.agent.learned.critic)
+    assert same_bits(before.agent.target_critic, before.agent.params.critic)
 
 
 # Data of other kinds
@@ -247,20 +251,20 @@ def single_steps() -> Any:
 def test_with_one_lag_there_is_no_doubt_to_pay_for() -> None:
     """Where all episodes have one row, no other lag is trained, however long a rollout gets."""
     here, rows = make_case("adm", single_steps(), **TINY), []
-    assert here.parts.lags == 1
-    course = adm.starts(here.log, here.parts.arrays.past, 1, jnp.arange(BATCH))
+    assert here.setup.lags == 1
+    course = adm.starts(here.log, here.setup.arrays.past, 1, jnp.arange(BATCH))
     for penalty in (0.0, 100.0):
         config = dataclasses.replace(here.config, penalty=penalty)
-        step = partial(adm.penalised_step, config, here.parts, ACTOR)
+        step = partial(adm.penalised_step, config, here.setup, ACTOR)
         rows.append(jax.jit(lambda key, step=step: rollout(step, course, BATCH, 3, key))(jax.random.PRNGKey(0)))
     assert same_bits(*rows)
 
 
 def test_what_is_prepared_is_reported() -> None:
     config = build(adm.Config, preset("adm", "smoke", None) | TINY)
-    parts, facts = adm.prepare(config, tiny_log(400), 0, silent)
-    assert parts.lags == LAGS
-    assert parts.arrays.past.tolist() == [row % EPISODE for row in range(400)]
+    setup, facts = adm.prepare(config, tiny_log(400), 0, silent)
+    assert setup.lags == LAGS
+    assert setup.arrays.past.tolist() == [row % EPISODE for row in range(400)]
     assert (facts["termination"], facts["reward"]) == ("none", "learned")
     assert len(facts["any_step"]["holdout_error"]) == LAGS
     assert {"digest", "key", "cached", "k_step_error", "holdout_log_likelihood"} <= set(facts["any_step"])
@@ -281,10 +285,10 @@ def test_a_dry_run_times_its_model_and_its_training(tmp_path: Any, monkeypatch: 
 def test_the_defaults_are_the_authors() -> None:
     config = adm.Config()
     assert (config.adapt_alpha, config.actor_decay, config.dropout_in_rollouts) == (False, True, True)
-    assert (config.actor_rate, config.critic_rate, config.batch, config.starts) == (1e-4, 3e-4, 256, 50_000)
+    assert (config.actor_lr, config.critic_lr, config.batch, config.starts) == (1e-4, 3e-4, 256, 50_000)
     model = config.model
     assert (model.width, model.depth, model.blocks, model.dropout, model.beta_nll) == (200, 3, 4, 0.1, 0.0)
-    assert (model.learning_rate, model.batch, model.patience) == (3e-4, 256, 25)
+    assert (model.lr, model.batch, model.patience) == (3e-4, 256, 25)
 
 
 @pytest.mark.parametrize("name", ["laptop", "paper"])

@@ -32,14 +32,16 @@ from baseline_cases import (
 )
 from dynamics_cases import made_ensemble, plain_norm, unlimited
 
-from pspo.algorithms import combo, mopo, pspo
-from pspo.algorithms.model_based import Arrays, Parts
-from pspo.config import build, preset
-from pspo.data.batches import Rows
+from pspo.algorithms import combo, mopo
+from pspo.algorithms.common.model_based import Arrays, Setup
+from pspo.algorithms.common.sac import EncodedBatch, Params
+from pspo.algorithms.pspo import algorithm as pspo
+from pspo.algorithms.registry import preset
+from pspo.core.config import build
+from pspo.core.errors import UserError
+from pspo.data.batches import Transitions
 from pspo.dynamics.buffer import Buffer, mixed
-from pspo.dynamics.termination import Never
-from pspo.errors import UserError
-from pspo.soft_actor_critic import Learned, Seen
+from pspo.dynamics.termination import NeverTerminates
 
 TINY: dict[str, Any] = {"samples": 3, "starts": 4, "rollout_horizon": 1, "retain": 2, "real_ratio": 0.4}
 MODEL = made_config(combo, conservatism=2.0, **TINY)
@@ -53,7 +55,7 @@ def made_buffer() -> Buffer:
     """Six rows that were written, far from the logged ones, and two that never were."""
     far = made_rows(8, seed=9)
     far = far._replace(obs=far.obs + 2.0, next_obs=far.next_obs + 2.0)
-    junk = Rows(*(part.at[6:].set(True if part.dtype == bool else jnp.nan) for part in far))
+    junk = Transitions(*(part.at[6:].set(True if part.dtype == bool else jnp.nan) for part in far))
     return Buffer(junk, jnp.int32(6), jnp.int32(6))
 
 
@@ -85,7 +87,7 @@ class Setting:
         self.action = np.asarray(self.rows.action, np.float64)
         next_key, actor_key = jax.random.split(step_key)
         self.noise = normal(actor_key, 8, ACT)
-        actor = state.agent.learned.actor
+        actor = state.agent.params.actor
         next_action, _ = sample_by_hand(actor, after, normal(next_key, 8, ACT))
         value = critics_by_hand(state.agent.target_critic, after, next_action).min(axis=0)
         self.y = backed_up(self.rows, value, config.gamma)
@@ -117,7 +119,7 @@ def updated(config: Any) -> tuple[Any, Any, dict[str, Any]]:
 @pytest.mark.parametrize("config", [MODEL, MIX, NONE], ids=["imagined rows", "all rows", "no penalty"])
 def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(config: Any) -> None:
     state, after, metrics = updated(config)
-    old, fixed = state.agent.learned, Setting(config, state)
+    old, fixed = state.agent.params, Setting(config, state)
     alpha = np.exp(float(old.log_alpha))
 
     def of_actor(actor: Any) -> float:
@@ -134,9 +136,9 @@ def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(config:
     for name, loss in losses.items():
         moments, part = adam_moments(state.agent.opt.inner_states[name]), getattr(old, name)
         moments = moments._replace(mu=getattr(moments.mu, name), nu=getattr(moments.nu, name))
-        rate = config.critic_rate if name == "critic" else config.actor_rate
+        rate = config.critic_lr if name == "critic" else config.actor_lr
         new[name] = adam_by_hand(part, slopes(loss, part), moments, rate)
-    assert_close(after.agent.learned, Learned(**new), atol=1e-5)
+    assert_close(after.agent.params, Params(**new), atol=1e-5)
     assert_close(after.agent.target_critic, average_by_hand(state.agent.target_critic, new["critic"], 0.1), atol=1e-5)
     expected = {
         "critic_loss": fixed.td(old.critic),
@@ -156,12 +158,12 @@ def test_the_penalty_lowers_q_where_rollouts_go_and_raises_it_on_the_log() -> No
     imagined = encoded(made_buffer().rows.obs[:6])
     for config in (MODEL, NONE):
         state = state_of(config)
-        start = state.agent.learned.actor
+        start = state.agent.params.actor
         for step in range(15):
             state, _ = UPDATES[config](state, ROWS, jax.random.fold_in(KEY, step))
-        critic, noise = state.agent.learned.critic, np.random.default_rng(0).normal(size=(50, 6, ACT))
+        critic, noise = state.agent.params.critic, np.random.default_rng(0).normal(size=(50, 6, ACT))
         # The policy that both begin with, and the one that each has now.
-        drawn = [sample_by_hand(actor, imagined, noise)[0] for actor in (start, state.agent.learned.actor)]
+        drawn = [sample_by_hand(actor, imagined, noise)[0] for actor in (start, state.agent.params.actor)]
         logged = critics_by_hand(critic, encoded(ROWS.obs)[:REAL], np.asarray(ROWS.action, np.float64)[:REAL]).mean()
         q[config] = (*(critics_by_hand(critic, imagined, action).mean() for action in drawn), logged)
     assert q[MODEL][0] < q[NONE][0] - 0.1
@@ -172,12 +174,12 @@ def test_the_penalty_lowers_q_where_rollouts_go_and_raises_it_on_the_log() -> No
 @pytest.mark.parametrize("config", [MODEL, MIX], ids=["imagined rows", "all rows"])
 def test_the_gaps_gradient_reaches_q_at_sampled_actions_and_at_logged_rows_alone(config: Any) -> None:
     state = state_of(config)
-    fixed, critic = Setting(config, state), state.agent.learned.critic
-    seen = Seen(fixed.rows, f32(fixed.now), f32(encoded(fixed.rows.next_obs)))
+    fixed, critic = Setting(config, state), state.agent.params.critic
+    seen = EncodedBatch(fixed.rows, f32(fixed.now), f32(encoded(fixed.rows.next_obs)))
 
     @jax.jit
     def look(critic: Any, q: Any) -> Any:
-        sampled = combo.sampled_actions(config, state.agent.learned.actor, seen, jax.random.split(KEY, 3)[1])
+        sampled = combo.sampled_actions(config, state.agent.params.actor, seen, jax.random.split(KEY, 3)[1])
         gap = lambda critic, q: combo.gap(config, critic, seen.features, q, sampled)  # noqa: E731
         return gap(critic, q), sampled, jax.grad(lambda *x: gap(*x).sum(), argnums=(0, 1))(critic, q)
 
@@ -202,23 +204,25 @@ def test_the_target_has_no_entropy_in_it() -> None:
     """One temperature or another: the critics go the same way, and only the actor differs."""
     state, after, _ = updated(MODEL)
     agent = state.agent
-    warm = agent._replace(learned=agent.learned._replace(log_alpha=agent.learned.log_alpha + 1.0))
+    warm = agent._replace(params=agent.params._replace(log_alpha=agent.params.log_alpha + 1.0))
     other, _ = UPDATES[MODEL](state._replace(agent=warm), ROWS, KEY)
-    assert same_bits(other.agent.learned.critic, after.agent.learned.critic)
-    assert not same_bits(other.agent.learned.actor, after.agent.learned.actor)
+    assert same_bits(other.agent.params.critic, after.agent.params.critic)
+    assert not same_bits(other.agent.params.actor, after.agent.params.actor)
 
 
 @pytest.mark.parametrize("uniform", [False, True])
 def test_rollouts_follow_the_policy_or_anyone(uniform: bool) -> None:
     config = made_config(combo, **(TINY | {"starts": 400}), uniform_rollouts=uniform)
     norm = plain_norm(action_dim=2)
-    parts = Parts(Arrays(made_ensemble(inputs=4), jnp.arange(2), Never()), norm, norm, unlimited(norm.obs_mean.size))
-    state = combo.init(config, parts, made_log(), KEY)
-    actor = state.agent.learned.actor
+    setup = Setup(
+        Arrays(made_ensemble(inputs=4), jnp.arange(2), NeverTerminates()), norm, norm, unlimited(norm.obs_mean.size)
+    )
+    state = combo.init(config, setup, made_log(), KEY)
+    actor = state.agent.params.actor
     bias = actor.net.biases[-1].at[2:].set(-5.0)  # a policy that is sure of itself
     sure = jax.tree.map(lambda leaf: bias if leaf is actor.net.biases[-1] else leaf, actor)
-    state = state._replace(agent=state.agent._replace(learned=state.agent.learned._replace(actor=sure)))
-    after, facts = jax.jit(lambda s: combo.imagine(config, parts, made_log(), s))(state)
+    state = state._replace(agent=state.agent._replace(params=state.agent.params._replace(actor=sure)))
+    after, facts = jax.jit(lambda s: combo.begin_chunk(config, setup, made_log(), s))(state)
     assert int(after.buffer.size) == 400
     assert float(facts["rollout_alive"]) == 1.0
     rows = after.buffer.rows
@@ -242,7 +246,7 @@ def test_a_batch_without_rows_of_one_kind_is_refused(ratio: float) -> None:
 def test_the_defaults() -> None:
     config = combo.Config()
     assert (config.real_ratio, config.samples, config.penalised, config.uniform_rollouts) == (0.5, 10, "model", False)
-    assert (config.critic_rate, config.actor_rate, config.retain, config.starts) == (3e-4, 1e-4, 5, 50_000)
+    assert (config.critic_lr, config.actor_lr, config.retain, config.starts) == (3e-4, 1e-4, 5, 50_000)
 
 
 @pytest.mark.parametrize("task", ["liquidation", "hopper", "walker2d", "halfcheetah"])

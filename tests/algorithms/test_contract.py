@@ -9,10 +9,10 @@ import pytest
 from contract_cases import CHUNK, LEARNERS, make_case, trained, usual
 from tiny_task import ACTIONS, extreme_log, score, tiny_log
 
-from pspo import checkpoint
 from pspo.algorithms import ALGORITHMS
+from pspo.core import checkpoint
 from pspo.nets.actors import act
-from pspo.policy import Policy, from_network, load_policy
+from pspo.policies.policy import Policy, from_network, load_policy
 
 
 def but_slow(*algorithms: str) -> pytest.MarkDecorator:
@@ -38,7 +38,7 @@ def same_bits(a, b) -> bool:
 
 def policy_of(algo: str, state) -> Policy:
     case = usual(algo)
-    return from_network(case.module.policies(state)["policy"], case.parts.norm, {"algo": algo})
+    return from_network(case.module.policies(state)["policy"], case.setup.norm, {"algo": algo})
 
 
 def test_every_algorithm_is_here() -> None:
@@ -89,7 +89,7 @@ def test_seeds_side_by_side_are_what_they_are_alone(algo: str) -> None:
     """A chunk of a vmap over two states, against each alone; sums may be split otherwise, so not to bits."""
     case = usual(algo)
     states = [trained(algo)[0], case.start(1)]
-    stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *states)
+    stacked = jax.tree.map(lambda *setup: jnp.stack(setup), *states)
     together, _ = jax.vmap(case.go_on)(stacked)
     for i, one in enumerate((trained(algo)[1], case.go_on(states[1])[0])):
         for x, y in zip(leaves(one), leaves(jax.tree.map(lambda part, i=i: part[i], together)), strict=True):
@@ -102,7 +102,7 @@ def test_extreme_but_finite_data_give_no_nan(algo: str) -> None:
     state, metrics = case.go_on(case.start(0))
     for leaf in (*leaves(state), *leaves(metrics)):
         assert np.isfinite(leaf).all()
-    action = from_network(case.module.policies(state)["policy"], case.parts.norm, {})(extreme_log().obs)
+    action = from_network(case.module.policies(state)["policy"], case.setup.norm, {})(extreme_log().obs)
     assert np.isfinite(action).all()
 
 
@@ -116,7 +116,7 @@ def test_the_saved_policy_acts_like_the_network(algo: str, tmp_path) -> None:
     assert (action.shape, action.dtype) == ((50, ACTIONS), np.float32)
     np.testing.assert_array_equal(action, policy(obs))
     network = case.module.policies(state)["policy"]
-    np.testing.assert_allclose(action, act(network, case.parts.norm, jnp.asarray(obs)), atol=1e-5)
+    np.testing.assert_allclose(action, act(network, case.setup.norm, jnp.asarray(obs)), atol=1e-5)
     drawn = loaded.sample(obs, np.random.default_rng(0))
     assert (drawn.shape, drawn.dtype) == (action.shape, np.float32)
     for one in (action, drawn):
@@ -134,5 +134,5 @@ def test_without_its_key_term_it_does_not(algo: str) -> None:
     case, state = make_case(algo, tiny_log(), **learner.broken), trained(algo)[0]
     for _ in range(learner.chunks):
         state, _ = case.go_on(state)
-    broken = from_network(case.module.policies(state)["policy"], case.parts.norm, {})
+    broken = from_network(case.module.policies(state)["policy"], case.setup.norm, {})
     assert score(broken) < learner.at_least - 0.1

@@ -31,7 +31,7 @@ from baseline_cases import (
 )
 
 from pspo.algorithms import cql
-from pspo.losses import proposals, sampled_target
+from pspo.algorithms.common.losses import proposals, sampled_target
 
 FIXED = made_config(cql, samples=3)
 ADAPTED = made_config(cql, samples=3, gap_limit=2.0, cloning_steps=4, conservatism=0.8)
@@ -57,19 +57,19 @@ def doubled_noise(config: Any) -> cql.Noise:
 
 
 def target_by_hand(config: Any, state: Any, noise: np.ndarray) -> np.ndarray:
-    action, _ = sample_by_hand(state.learned.actor, NEXT_FEATURES, noise)
+    action, _ = sample_by_hand(state.params.actor, NEXT_FEATURES, noise)
     return backed_up(ROWS, critics_by_hand(state.target_critic, NEXT_FEATURES, action).min(axis=0), config.gamma)
 
 
 class ByHand(NamedTuple):
-    learned: Any
+    params: Any
     target_critic: Any
     metrics: dict[str, float]
 
 
 def update_by_hand(config: Any, state: Any) -> ByHand:
     """Every loss at the old parameters; each part of what is learned has a gradient of its own loss only."""
-    noise, old = doubled_noise(config), state.learned
+    noise, old = doubled_noise(config), state.params
     target, sampled = target_by_hand(config, state, noise.next_action), sampled_by_hand(old.actor, noise)
     alpha, multiplier = np.exp(float(old.log_alpha)), np.exp(float(old.log_multiplier))
 
@@ -98,7 +98,7 @@ def update_by_hand(config: Any, state: Any) -> ByHand:
     losses = {"actor": of_actor, "critic": of_critic, "log_alpha": of_log_alpha, "log_multiplier": of_log_multiplier}
     new = {}
     for name, loss in losses.items():
-        rate = config.critic_rate if name in ("critic", "log_multiplier") else config.actor_rate
+        rate = config.critic_lr if name in ("critic", "log_multiplier") else config.actor_lr
         new[name] = part_by_hand(state, name, loss, rate)
     q = critics_by_hand(old.critic, FEATURES, LOGGED)
     metrics = {
@@ -111,7 +111,7 @@ def update_by_hand(config: Any, state: Any) -> ByHand:
         "q_mean": q.mean(),
         "q_max": q.max(),
     }
-    return ByHand(cql.Learned(**new), average_by_hand(state.target_critic, new["critic"], config.target_rate), metrics)
+    return ByHand(cql.Params(**new), average_by_hand(state.target_critic, new["critic"], config.tau), metrics)
 
 
 @cache
@@ -123,7 +123,7 @@ def updated(config: Any, step: int) -> tuple[Any, Any, dict[str, Any]]:
 def test_losses_and_rates_default_to_the_authors_numbers_and_cloning_start_and_depth_do_not() -> None:
     config = cql.Config()
     assert (config.conservatism, config.samples, config.gap_limit) == (5.0, 10, 0.0)
-    assert (config.critic_rate, config.actor_rate, config.target_rate) == (3e-4, 1e-4, 0.005)
+    assert (config.critic_lr, config.actor_lr, config.tau) == (3e-4, 1e-4, 0.005)
     assert (config.width, config.batch) == (256, 256)
     assert (config.cloning_steps, config.depth) == (0, 2)  # ours: theirs are 40,000 and 3, as in the preset paper
 
@@ -135,8 +135,8 @@ def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(config:
     """The actor's own loss is all that moves the actor: the penalty's samples, drawn from it, carry no gradient."""
     state, after, metrics = updated(config, step)
     expected = update_by_hand(config, state)
-    for name in cql.Learned._fields:
-        assert_close(getattr(after.learned, name), getattr(expected.learned, name), atol=1e-5)
+    for name in cql.Params._fields:
+        assert_close(getattr(after.params, name), getattr(expected.params, name), atol=1e-5)
     assert_close(after.target_critic, expected.target_critic, atol=1e-5)
     for name, value in expected.metrics.items():
         assert float(metrics[name]) == pytest.approx(value, rel=1e-4, abs=1e-5), name
@@ -146,20 +146,18 @@ def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(config:
 def test_the_cloning_start_ends_at_its_step_and_changes_the_actor_only() -> None:
     """Of two states that differ in their step alone, only the actor's new weights tell which loss it had."""
     (before, cloning, _), (_, last, _), (_, soft, _) = (updated(ADAPTED, step) for step in (0, 3, 4))
-    assert same_bits(cloning.learned, last.learned)
-    assert not same_bits(last.learned.actor, soft.learned.actor)
-    assert same_bits(
-        last.learned._replace(actor=before.learned.actor), soft.learned._replace(actor=before.learned.actor)
-    )
+    assert same_bits(cloning.params, last.params)
+    assert not same_bits(last.params.actor, soft.params.actor)
+    assert same_bits(last.params._replace(actor=before.params.actor), soft.params._replace(actor=before.params.actor))
 
 
 def test_the_target_takes_the_smaller_critic_at_a_sampled_action_without_entropy() -> None:
     state, noise = made_state(cql, FIXED), np.random.default_rng(1).normal(size=ROWS.action.shape)
-    nets = state.learned.actor, state.target_critic
+    nets = state.params.actor, state.target_critic
     found = sampled_target(*nets, f32(NEXT_FEATURES), ROWS, f32(noise), FIXED.gamma)
     assert found.shape == ROWS.reward.shape
     np.testing.assert_allclose(found, target_by_hand(FIXED, state, noise), rtol=1e-4, atol=1e-5)
-    action, log_prob = sample_by_hand(state.learned.actor, NEXT_FEATURES, noise)
+    action, log_prob = sample_by_hand(state.params.actor, NEXT_FEATURES, noise)
     alive = ~np.asarray(ROWS.terminal)
     assert np.abs(log_prob[alive]).max() > 0.1  # an entropy term would show, and so would one critic alone
     assert set(critics_by_hand(state.target_critic, NEXT_FEATURES, action)[:, alive].argmin(axis=0)) == {0, 1}
@@ -168,7 +166,7 @@ def test_the_target_takes_the_smaller_critic_at_a_sampled_action_without_entropy
 def test_the_gap_is_one_log_sum_exp_over_thirty_actions_valued_at_s() -> None:
     config = made_config(cql)
     state, noise = made_state(cql, config), doubled_noise(config)
-    actor, critic = state.learned.actor, state.learned.critic
+    actor, critic = state.params.actor, state.params.critic
     sampled = sampled_by_hand(actor, noise)
     assert sampled[0].shape == (30, *ROWS.action.shape)
     logged_q = critics_by_hand(critic, FEATURES, LOGGED)
@@ -230,8 +228,8 @@ def test_the_noise_is_fresh_in_every_part_and_of_the_right_kind() -> None:
 def test_a_fresh_state_has_a_target_that_is_a_copy_and_weights_of_one(monkeypatch) -> None:
     state, asked = started(cql, FIXED, monkeypatch)
     assert asked == [([2, 5, 4], "relu", "rlkit-actor"), (2, [4, 5, 1], "relu", "rlkit-critic")]
-    assert same_bits(state.target_critic, state.learned.critic)
-    assert float(state.learned.log_alpha) == float(state.learned.log_multiplier) == 0.0
-    assert (state.learned.actor.log_std_min, state.learned.actor.log_std_max) == (-5.0, 2.0)
+    assert same_bits(state.target_critic, state.params.critic)
+    assert float(state.params.log_alpha) == float(state.params.log_multiplier) == 0.0
+    assert (state.params.actor.log_std_min, state.params.actor.log_std_max) == (-5.0, 2.0)
     assert int(state.step) == 0
-    assert cql.policies(state) == {"policy": state.learned.actor}
+    assert cql.policies(state) == {"policy": state.params.actor}

@@ -73,7 +73,7 @@ def update_by_hand(config: Any, state: Any, acting: bool) -> ByHand:
         error = logged_q - net_by_hand(net, FEATURES)[:, 0]
         return (np.abs(config.expectile - (error < 0)) * error**2).mean()
 
-    value = adam_by_hand(state.value, slopes(of_value, state.value), moments[2], config.critic_rate)
+    value = adam_by_hand(state.value, slopes(of_value, state.value), moments[2], config.critic_lr)
     noise = np.asarray(jax.random.normal(KEY, ROWS.action.shape), np.float64)
     y = target_by_hand(config, state.target, value, noise)
 
@@ -81,7 +81,7 @@ def update_by_hand(config: Any, state: Any, acting: bool) -> ByHand:
         return ((critics_by_hand(net, FEATURES, LOGGED) - y) ** 2).mean(axis=1).sum()
 
     old = state.online
-    critic = adam_by_hand(old.critic, slopes(of_critic, old.critic), moments[1], config.critic_rate)
+    critic = adam_by_hand(old.critic, slopes(of_critic, old.critic), moments[1], config.critic_lr)
     advantage = logged_q - net_by_hand(value, FEATURES)[:, 0]
     weight = np.minimum(np.exp(config.temperature * advantage), config.weight_max)
     online, target, loss = old._replace(critic=critic), state.target, 0.0
@@ -89,9 +89,9 @@ def update_by_hand(config: Any, state: Any, acting: bool) -> ByHand:
         size = np.abs(critics_by_hand(critic, FEATURES, acts(old.actor, FEATURES)).min(axis=0)).mean()
         loss = actor_loss_by_hand(config, old.actor, critic, weight)
         grads = slopes(lambda net: actor_loss_by_hand(config, net, critic, weight, size), old.actor)
-        rate = cosine(config.actor_rate, int(moments[0].count), config.steps // 2)
+        rate = cosine(config.actor_lr, int(moments[0].count), config.steps // 2)
         online = online._replace(actor=adam_by_hand(old.actor, grads, moments[0], rate))
-        target = average_by_hand(target, online, config.target_rate)
+        target = average_by_hand(target, online, config.tau)
     q = critics_by_hand(old.critic, FEATURES, LOGGED)
     losses = {
         "critic_loss": of_critic(old.critic),
@@ -116,7 +116,7 @@ def test_the_defaults_are_the_papers() -> None:
     config = dmg.Config()
     assert (config.mixture, config.imitation, config.expectile, config.temperature) == (0.25, 0.1, 0.7, 3.0)
     assert config.weight_max == 3.0  # a hundred is for other tasks
-    assert (config.noise, config.noise_clip, config.actor_period, config.target_rate) == (0.2, 0.5, 2, 0.005)
+    assert (config.noise, config.noise_clip, config.actor_period, config.tau) == (0.2, 0.5, 2, 0.005)
 
 
 def test_the_backup_mixes_the_actors_value_with_the_logs() -> None:

@@ -39,9 +39,10 @@ from baseline_cases import (
     started,
 )
 
-from pspo.algorithms import epq
-from pspo.algorithms.epq import Arrays, Batch, Parts
-from pspo.config import build, preset, preset_table
+from pspo.algorithms.epq import algorithm as epq
+from pspo.algorithms.epq.algorithm import Arrays, Batch, Setup
+from pspo.algorithms.registry import preset, preset_table
+from pspo.core.config import build
 from pspo.nets.actors import TanhGaussian
 from pspo.nets.mlp import MLP
 from pspo.nets.vae import VAE
@@ -60,7 +61,7 @@ CONFIG = made_config(
 RNG = np.random.default_rng(2)
 CODER = VAE(made_mlp(RNG, [OBS + ACT, 4, 2 * LATENT]), made_mlp(RNG, [OBS + LATENT, 4, ACT]))
 WEIGHT = RNG.uniform(0.01, 1.0, LOG)
-PARTS = Parts(Arrays(f32(WEIGHT), CODER), made_norm())
+PARTS = Setup(Arrays(f32(WEIGHT), CODER), made_norm())
 ROWS, KEY = made_rows(), jax.random.PRNGKey(4)
 BATCH = Batch(ROWS, jnp.asarray([3, 8, 1, 17, 30, 39, 22, 5]))
 FEATURES, NEXT_FEATURES, LOGGED = encoded(ROWS.obs), encoded(ROWS.next_obs), np.asarray(ROWS.action, np.float64)
@@ -76,7 +77,7 @@ def noise_by_hand() -> epq.Noise:
 
 def fixed_by_hand(state: Any) -> SimpleNamespace:
     """What is fixed within an iteration: y, the sampled actions, f and the weights."""
-    noise, old = noise_by_hand(), state.learned
+    noise, old = noise_by_hand(), state.params
     next_action, _ = sample_by_hand(old.actor, NEXT_FEATURES, noise.next_action)
     next_value = critics_by_hand(state.target_critic, NEXT_FEATURES, next_action).min(0)
     mean, std = moments_by_hand(old.actor, FEATURES)
@@ -109,9 +110,9 @@ def vae_loss_by_hand(coder: VAE, noise: np.ndarray) -> float:
     return ((found - LOGGED) ** 2).mean() + 0.5 * divergence.mean()
 
 
-def update_by_hand(state: Any) -> tuple[epq.Learned, Any, dict[str, float]]:
+def update_by_hand(state: Any) -> tuple[epq.Params, Any, dict[str, float]]:
     """Every loss at the old parameters, with f, the sampled actions and y held still: each part has its own loss."""
-    fixed, old = fixed_by_hand(state), state.learned
+    fixed, old = fixed_by_hand(state), state.params
     alpha = np.exp(float(old.log_alpha))
     log_prob = sample_by_hand(old.actor, FEATURES, fixed.noise.action)[1]
 
@@ -134,7 +135,7 @@ def update_by_hand(state: Any) -> tuple[epq.Learned, Any, dict[str, float]]:
         "log_alpha": lambda log_alpha: -float(log_alpha) * (log_prob.mean() - ACT),
         "vae": lambda coder: vae_loss_by_hand(coder, fixed.noise.encoded),
     }
-    rates = {name: CONFIG.critic_rate if name == "critic" else CONFIG.actor_rate for name in losses}
+    rates = {name: CONFIG.critic_lr if name == "critic" else CONFIG.actor_lr for name in losses}
     new = {name: part_by_hand(state, name, loss, rates[name]) for name, loss in losses.items()}
     q = critics_by_hand(old.critic, FEATURES, LOGGED)
     metrics = {
@@ -150,12 +151,12 @@ def update_by_hand(state: Any) -> tuple[epq.Learned, Any, dict[str, float]]:
         "q_mean": q.mean(),
         "q_max": q.max(),
     }
-    return epq.Learned(**new), average_by_hand(state.target_critic, new["critic"], CONFIG.target_rate), metrics
+    return epq.Params(**new), average_by_hand(state.target_critic, new["critic"], CONFIG.tau), metrics
 
 
 @cache
 def updated(step: int) -> tuple[Any, Any, dict[str, Any]]:
-    state = made_state(epq, CONFIG, step, parts=PARTS)
+    state = made_state(epq, CONFIG, step, setup=PARTS)
     return state, *update(state, BATCH, KEY)
 
 
@@ -163,10 +164,10 @@ def updated(step: int) -> tuple[Any, Any, dict[str, Any]]:
 def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(step: int) -> None:
     """Actor, critics, temperature and VAE by Adam at their own rates, and the target after the critics."""
     state, after, metrics = updated(step)
-    learned, target_critic, reported = update_by_hand(state)
-    assert CONFIG.actor_rate != CONFIG.critic_rate
-    for name in epq.Learned._fields:
-        assert_close(getattr(after.learned, name), getattr(learned, name), atol=1e-5)
+    params, target_critic, reported = update_by_hand(state)
+    assert CONFIG.actor_lr != CONFIG.critic_lr
+    for name in epq.Params._fields:
+        assert_close(getattr(after.params, name), getattr(params, name), atol=1e-5)
     assert_close(after.target_critic, target_critic, atol=1e-5)
     assert set(metrics) == set(reported)
     for name, value in reported.items():
@@ -184,8 +185,8 @@ def test_the_case_has_rows_on_both_sides_of_every_floor() -> None:
 
 def test_the_cloning_start_ends_at_its_step_and_changes_the_actor_only() -> None:
     (before, cloning, _), (_, soft, _) = updated(2), updated(3)
-    assert not same_bits(cloning.learned.actor, soft.learned.actor)
-    rest = [after.learned._replace(actor=before.learned.actor) for after in (cloning, soft)]
+    assert not same_bits(cloning.params.actor, soft.params.actor)
+    rest = [after.params._replace(actor=before.params.actor) for after in (cloning, soft)]
     assert same_bits(*rest)
 
 
@@ -193,7 +194,7 @@ def test_rows_come_with_their_numbers() -> None:
     log = made_log()
     batch = epq.draw(CONFIG, log, jax.random.PRNGKey(0))
     assert batch.pick.shape == (CONFIG.batch,)
-    for part, found in zip(log.rows, batch.rows, strict=True):
+    for part, found in zip(log.transitions, batch.rows, strict=True):
         np.testing.assert_array_equal(found, np.asarray(part)[np.asarray(batch.pick)])
 
 
@@ -229,9 +230,9 @@ def test_a_supported_policy_is_spared_and_another_one_pays_in_full(away: float, 
     action = np.array([0.3, -0.6])
     still = lambda inputs, *says: MLP([f32(np.zeros((inputs, len(says))))], [f32(says)], "relu")  # noqa: E731
     actor = TanhGaussian(still(OBS, *(action + away), -5.0, -5.0))
-    learned = updated(3)[0].learned._replace(actor=actor, vae=VAE(CODER.encoder, still(OBS + LATENT, *action)))
+    params = updated(3)[0].params._replace(actor=actor, vae=VAE(CODER.encoder, still(OBS + LATENT, *action)))
     noise = epq.draw_noise(config, (5, ACT), LATENT, jax.random.PRNGKey(0))
-    factor = epq.factor_at(config, learned, jnp.ones((5, OBS)), noise)
+    factor = epq.factor_at(config, params, jnp.ones((5, OBS)), noise)
     weight = f32([0.1, 0.3, 0.5, 0.8, 1.0])
     found = np.asarray(epq.penalty_weight(config, weight, factor))
     np.testing.assert_allclose(found, np.full(5, 0.005) if wanted == "floor" else weight, rtol=1e-5)
@@ -250,12 +251,12 @@ def test_latents_are_clipped_and_fresh_for_each_sampled_action() -> None:
 def test_a_fresh_state_has_a_target_that_is_a_copy_a_temperature_of_one_and_the_fitted_vae(monkeypatch) -> None:
     state, asked = started(epq, CONFIG, monkeypatch, PARTS)
     assert asked == [([2, 5, 4], "relu", "rlkit-actor"), (2, [4, 5, 1], "relu", "rlkit-critic")]
-    assert same_bits(state.target_critic, state.learned.critic)
-    assert same_bits(state.learned.vae, CODER)
-    assert float(state.learned.log_alpha) == 0.0
-    assert (state.learned.actor.log_std_min, state.learned.actor.log_std_max) == (-5.0, 2.0)
+    assert same_bits(state.target_critic, state.params.critic)
+    assert same_bits(state.params.vae, CODER)
+    assert float(state.params.log_alpha) == 0.0
+    assert (state.params.actor.log_std_min, state.params.actor.log_std_max) == (-5.0, 2.0)
     assert int(state.step) == 0
-    assert epq.policies(state) == {"policy": state.learned.actor}
+    assert epq.policies(state) == {"policy": state.params.actor}
 
 
 def test_what_epq_adds_to_cql_defaults_to_the_authors_numbers_and_depth_batch_and_units_do_not() -> None:
@@ -263,7 +264,7 @@ def test_what_epq_adds_to_cql_defaults_to_the_authors_numbers_and_depth_batch_an
     assert (config.tau, config.epsilon, config.zeta, config.c_min) == (1.0, 0.5, 2.0, 0.2)
     assert (config.ratio_temperature, config.penalty_floor, config.neighbours) == (1.0, 0.005, 50)
     assert (config.conservatism, config.samples, config.cloning_steps) == (20.0, 10, 10_000)
-    assert (config.critic_rate, config.actor_rate, config.target_rate) == (3e-4, 1e-4, 0.005)
+    assert (config.critic_lr, config.actor_lr, config.tau) == (3e-4, 1e-4, 0.005)
     assert (config.vae.width, config.vae.depth, config.vae.batch, config.vae.rate) == (512, 2, 512, 1e-4)
     assert config.vae.steps == 2_000_000
     assert not config.use_q_beta

@@ -11,14 +11,15 @@ from baseline_cases import f32, made_mlp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo.algorithms import epq, epq_behaviour
-from pspo.algorithms.epq_behaviour import PriorityConfig, QBetaConfig, SearchConfig, VAEConfig
-from pspo.config import build
+from pspo.algorithms.epq import algorithm as epq
+from pspo.algorithms.epq import behaviour as epq_behaviour
+from pspo.algorithms.epq.behaviour import PriorityConfig, QBetaConfig, SearchConfig, VAEConfig
+from pspo.core.config import build
+from pspo.core.errors import Diverged, UserError
+from pspo.core.progress import silent
 from pspo.data import Dataset
 from pspo.data.neighbours import neighbourhoods
 from pspo.data.normalise import normaliser_in
-from pspo.display import silent
-from pspo.errors import Diverged, UserError
 from pspo.nets.mlp import MLP
 from pspo.nets.vae import VAE
 
@@ -159,8 +160,8 @@ def own_cache(tmp_path, monkeypatch) -> None:
 def test_what_was_prepared_is_found_again(own_cache) -> None:
     def prepared() -> tuple[np.ndarray, dict[str, Any], set[str]]:
         seen: set[str] = set()
-        parts, facts = epq.prepare(build(epq.Config, SMALL), made_log(), 0, lambda stage, *_: seen.add(stage))
-        return np.asarray(parts.arrays.weight), facts, seen
+        setup, facts = epq.prepare(build(epq.Config, SMALL), made_log(), 0, lambda stage, *_: seen.add(stage))
+        return np.asarray(setup.arrays.weight), facts, seen
 
     (weight, facts, seen), (again, found, nothing) = prepared(), prepared()
     assert (seen, nothing) == ({"behaviour VAE", "nearest states"}, set())

@@ -63,13 +63,13 @@ class ByHand(NamedTuple):
 def update_by_hand(config: Any, state: Any) -> ByHand:
     """V from the target critics, the actor from the new V, Q from the new V, the average of the new Q."""
     moments = [adam_moments(opt) for opt in state.opts]
-    rate = cosine(config.actor_rate, int(moments[0].count), config.steps)
+    rate = cosine(config.actor_lr, int(moments[0].count), config.steps)
     q = critics_by_hand(state.target_critic, FEATURES, LOGGED).min(axis=0)
 
     def of_value(net: Any) -> float:
         return value_loss_by_hand(net, q, config.expectile)
 
-    value = adam_by_hand(state.value, slopes(of_value, state.value), moments[2], config.critic_rate)
+    value = adam_by_hand(state.value, slopes(of_value, state.value), moments[2], config.critic_lr)
 
     advantage = q - net_by_hand(value, FEATURES)[:, 0]
     weight = np.minimum(np.exp(config.temperature * advantage), config.weight_max)
@@ -81,7 +81,7 @@ def update_by_hand(config: Any, state: Any) -> ByHand:
     def of_critic(net: Any) -> float:
         return ((critics_by_hand(net, FEATURES, LOGGED) - target) ** 2).mean(axis=1).sum()
 
-    critic = adam_by_hand(state.critic, slopes(of_critic, state.critic), moments[1], config.critic_rate)
+    critic = adam_by_hand(state.critic, slopes(of_critic, state.critic), moments[1], config.critic_lr)
     losses = {
         "value_loss": of_value(state.value),
         "actor_loss": actor_loss_by_hand(state.actor, weight),
@@ -91,7 +91,7 @@ def update_by_hand(config: Any, state: Any) -> ByHand:
         "q_mean": q.mean(),
         "q_max": q.max(),
     }
-    average = average_by_hand(state.target_critic, critic, config.target_rate)
+    average = average_by_hand(state.target_critic, critic, config.tau)
     return ByHand(actor, critic, value, average, losses, advantage, weight)
 
 
@@ -105,7 +105,7 @@ def updated(moments: int) -> tuple[Any, Any, dict[str, Any]]:
 def test_the_defaults_are_the_papers() -> None:
     config = iql.Config()
     assert (config.expectile, config.temperature, config.weight_max) == (0.7, 3.0, 100.0)
-    assert (config.critic_rate, config.actor_rate, config.target_rate) == (3e-4, 3e-4, 0.005)
+    assert (config.critic_lr, config.actor_lr, config.tau) == (3e-4, 3e-4, 0.005)
 
 
 def test_the_value_loss_is_the_expectile_loss_of_given_q() -> None:

@@ -14,9 +14,11 @@ from contract_cases import make_case
 from dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 from tiny_task import tiny_log
 
-from pspo.algorithms import model_based, mopo
-from pspo.config import build, preset
-from pspo.data.batches import device_log
+from pspo.algorithms import mopo
+from pspo.algorithms.common import model_based
+from pspo.algorithms.registry import preset
+from pspo.core.config import build
+from pspo.data.batches import device_dataset
 from pspo.dynamics.quality import holdout_error
 
 SETTINGS = {"model.pool": 3, "model.width": 8, "model.depth": 1, "model.steps": 20, "starts": 40, "width": 8}
@@ -33,7 +35,7 @@ def test_an_imagined_reward_is_the_elites_less_the_largest_doubt_of_all_members(
     models, model_norm = made_ensemble(), plain_norm()
     norm = plain_norm()._replace(reward_scale=np.asarray(0.5, np.float32))
     never: Any = lambda *_: jnp.zeros(4, bool)  # noqa: E731
-    place = mopo.World(models, never, model_norm, norm, unlimited())
+    place = mopo.ModelEnv(models, never, model_norm, norm, unlimited())
     rng = np.random.default_rng(0)
     obs, action = rng.normal(size=(4, 2)), rng.uniform(-1, 1, (4, 1))
     noise, member = rng.normal(size=(4, 3)), np.array([0, 1, 1, 0])
@@ -64,12 +66,12 @@ def test_a_chunk_begins_with_rollouts_from_logged_states() -> None:
     before = here.start(0)
     assert int(before.buffer.size) == 0
     assert before.buffer.capacity == 40 * 3 * here.config.retain
-    after, facts = jax.jit(lambda s: mopo.imagine(here.config, here.parts, here.log, s))(before)
+    after, facts = jax.jit(lambda s: mopo.begin_chunk(here.config, here.setup, here.log, s))(before)
     size = int(after.buffer.size)
     assert 40 <= size <= 120
     assert float(facts["rollout_alive"]) == pytest.approx(size / 120)
     rows = [np.asarray(part)[:size] for part in after.buffer.rows]
-    logged = np.asarray(here.log.rows.obs)
+    logged = np.asarray(here.log.transitions.obs)
     assert all((np.abs(logged - first).max(1) < 1e-6).any() for first in rows[0][:40])
     assert np.abs(rows[1]).max() <= 1.0
     assert np.isfinite(rows[2]).all()
@@ -91,26 +93,26 @@ def test_an_update_learns_from_the_mixture_and_leaves_the_buffer_alone(monkeypat
     marked = state.buffer._replace(rows=state.buffer.rows._replace(obs=state.buffer.rows.obs + 77.0), size=jnp.int32(5))
     batch = here.module.draw(here.config, here.log, jax.random.PRNGKey(1))
     key = jax.random.PRNGKey(2)
-    after, metrics = jax.jit(lambda s: mopo.update(here.config, here.parts, {}, s, batch, key))(
+    after, metrics = jax.jit(lambda s: mopo.update(here.config, here.setup, {}, s, batch, key))(
         state._replace(buffer=marked)
     )
     imagined = np.asarray(metrics["obs"])[:, 0] == 77.0
     count = int(here.config.batch * here.config.real_ratio)
     np.testing.assert_array_equal(imagined, np.arange(here.config.batch) >= count)
     np.testing.assert_array_equal(np.asarray(metrics["obs"])[:count], np.asarray(batch.obs)[:count])
-    np.testing.assert_array_equal(metrics["features"], jax.jit(here.parts.norm.encode)(metrics["obs"]))
+    np.testing.assert_array_equal(metrics["features"], jax.jit(here.setup.norm.encode)(metrics["obs"]))
     assert (seen["rule"].gamma, seen["rule"].entropy_goal) == (here.config.gamma, -2.0)  # two columns
     assert same_bits(after.buffer, marked)
-    assert not same_bits(after.agent.learned, state.agent.learned)
+    assert not same_bits(after.agent.params, state.agent.params)
     assert int(after.step) == 1
 
 
 def test_the_elite_are_the_members_with_the_smallest_error_on_the_hold_out() -> None:
     data = tiny_log(400)
     config = build(mopo.Config, preset("mopo", "smoke", None) | SETTINGS | {"elites": 2})
-    parts, facts = mopo.prepare(config, data, 0, lambda *_: None)
+    setup, facts = mopo.prepare(config, data, 0, lambda *_: None)
     held = data.split(config.model.holdout, 0)[1]
-    models, norm = parts.arrays.pool, parts.model_norm
+    models, norm = setup.arrays.pool, setup.model_norm
     features = np.asarray(norm.encode(data.obs[held]))
     x = np.concatenate([features, norm.unit_action(data.action[held])], axis=1)
     truth = np.column_stack([data.next_obs - data.obs, data.reward / norm.reward_scale])[held]
@@ -119,25 +121,25 @@ def test_the_elite_are_the_members_with_the_smallest_error_on_the_hold_out() -> 
         mean, _ = predict_by_hand(models, m, x.astype(np.float64))
         errors.append((((mean - truth) / np.asarray(models.target_std)) ** 2).mean())
     np.testing.assert_allclose(holdout_error(data, norm, models, held), errors, rtol=1e-3)
-    assert sorted(np.argsort(errors)[:2].tolist()) == sorted(parts.arrays.elite.tolist()) == facts["pool"]["elites"]
+    assert sorted(np.argsort(errors)[:2].tolist()) == sorted(setup.arrays.elite.tolist()) == facts["pool"]["elites"]
 
 
 def test_a_fresh_actor_and_its_clone() -> None:
     """Maximum likelihood of the log's actions, which a random start does not have."""
     here = case()
-    log = device_log(tiny_log(400), here.parts.norm, 0.5)
-    actor = here.start(0).agent.learned.actor
+    device_data = device_dataset(tiny_log(400), here.setup.norm, 0.5)
+    actor = here.start(0).agent.params.actor
     assert (actor.log_std_min, actor.log_std_max) == (-20.0, 2.0)
-    features = here.parts.norm.encode(log.rows.obs)
+    features = here.setup.norm.encode(device_data.transitions.obs)
 
     @jax.jit
     def likelihoods(key: Any) -> Any:
-        clone = model_based.cloned(actor, here.parts.norm, log, 150, 64, 3e-3, key)
-        return tuple(a.log_prob(features, log.rows.action).mean() for a in (actor, clone))
+        clone = model_based.cloned(actor, here.setup.norm, device_data, 150, 64, 3e-3, key)
+        return tuple(a.log_prob(features, device_data.transitions.action).mean() for a in (actor, clone))
 
     before, after = likelihoods(jax.random.PRNGKey(0))
     assert float(after) > float(before) + 0.5
-    assert model_based.cloned(actor, here.parts.norm, log, 0, 64, 3e-3, jax.random.PRNGKey(0)) is actor
+    assert model_based.cloned(actor, here.setup.norm, device_data, 0, 64, 3e-3, jax.random.PRNGKey(0)) is actor
 
 
 def test_the_defaults_are_the_authors() -> None:
@@ -149,7 +151,7 @@ def test_the_defaults_are_the_authors() -> None:
         5,
         7,
     )
-    assert (config.critic_rate, config.target_rate, config.adapt_alpha, config.uncertainty) == (
+    assert (config.critic_lr, config.tau, config.adapt_alpha, config.uncertainty) == (
         3e-4,
         0.005,
         True,

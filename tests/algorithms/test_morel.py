@@ -18,15 +18,17 @@ from contract_cases import CHUNK, LEARNERS, make_case
 from dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 from tiny_task import score, tiny_log
 
-from pspo.algorithms import model_based, morel, morel_npg
-from pspo.config import build
+from pspo.algorithms.common import model_based
+from pspo.algorithms.morel import algorithm as morel
+from pspo.algorithms.morel import npg as morel_npg
+from pspo.core.config import build
+from pspo.core.errors import UserError
 from pspo.data.normalise import fit_normaliser
 from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.pool import Pool
-from pspo.errors import UserError
 from pspo.nets.actors import LinearGaussian, TanhGaussian
 from pspo.nets.mlp import MLP
-from pspo.policy import from_network
+from pspo.policies.policy import from_network
 
 KEY = jax.random.PRNGKey(7)
 
@@ -35,9 +37,9 @@ def test_the_defaults_are_the_authors() -> None:
     config = morel.Config()
     assert (config.form, config.pessimism, config.caution, config.halt_penalty) == ("npg", "max", 3.0, 0.0)
     assert (config.paths, config.rollout_horizon, config.elites, config.gae) == (50, 700, 4, 0.97)
-    assert (config.step_size, config.cg_steps, config.damping, config.fisher_rows) == (0.02, 20, 1e-3, 0)
+    assert (config.step_size, config.cg_steps, config.damping, config.fisher_batch) == (0.02, 20, 1e-3, 0)
     assert (config.log_std, config.log_std_min, config.log_std_max) == (-0.25, -1.0, 1.0)
-    assert (config.baseline_width, config.baseline_rate, config.baseline_decay) == (128, 1e-3, 1e-3)
+    assert (config.baseline_width, config.baseline_lr, config.baseline_decay) == (128, 1e-3, 1e-3)
 
 
 # Two members that agree on everything but what an action does to the first column
@@ -62,9 +64,9 @@ def near(norm: Any, obs: Any, action: Any, next_obs: Any) -> Any:
     return jnp.abs(next_obs[..., 1] + 0.15) < 0.01
 
 
-def two_member_parts() -> morel.Parts:
+def two_member_parts() -> morel.Setup:
     arrays = morel.Arrays(two_members(), near, f32(STARTS), jnp.float32(THRESHOLD))  # pyright: ignore[reportArgumentType]
-    return morel.Parts(arrays, NORM, MODEL_NORM, unlimited())
+    return morel.Setup(arrays, NORM, MODEL_NORM, unlimited())
 
 
 def path_by_hand(start: np.ndarray, member: int) -> list[tuple[Any, ...]]:
@@ -154,8 +156,8 @@ def test_the_lowest_reward_is_the_logs() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(morel, "refresh", watched)
-        morel.imagine(config, two_member_parts(), log, state)
-    assert seen["lowest"] == float(np.asarray(log.rows.reward).min())
+        morel.begin_chunk(config, two_member_parts(), log, state)
+    assert seen["lowest"] == float(np.asarray(log.transitions.reward).min())
 
 
 # The threshold
@@ -168,8 +170,8 @@ def test_the_threshold_comes_from_the_disagreement_over_the_log(monkeypatch) -> 
     config = morel.Config(caution=1.5, elites=2, termination="none")
     made = made_ensemble(members=3, inputs=fit_normaliser(data, config.gamma).features + 2, targets=4)
     monkeypatch.setattr(model_based, "load_or_fit_pool", lambda *_: (Pool(made, jnp.zeros(3)), {}))
-    parts, facts = morel.prepare(config, data, 0, lambda *_: None)
-    models, norm = parts.arrays.pool, parts.model_norm
+    setup, facts = morel.prepare(config, data, 0, lambda *_: None)
+    models, norm = setup.arrays.pool, setup.model_norm
     assert models.size == len(facts["pool"]["elites"]) == 2
     x = np.concatenate([np.asarray(norm.encode(data.obs)), norm.unit_action(data.action)], axis=1).astype(np.float64)
     one, other = (predict_by_hand(models, m, x)[0][:, :-1] for m in range(2))
@@ -177,13 +179,13 @@ def test_the_threshold_comes_from_the_disagreement_over_the_log(monkeypatch) -> 
     logged = morel.logged_disagreement(data, norm, models)
     np.testing.assert_allclose(logged, by_hand, rtol=1e-3, atol=1e-5)
     expected = by_hand.max() / 1.5
-    assert float(parts.arrays.threshold) == pytest.approx(expected, rel=1e-4)
+    assert float(setup.arrays.threshold) == pytest.approx(expected, rel=1e-4)
     assert facts["halt_threshold"] == pytest.approx(expected, rel=1e-4)
     assert facts["halt_logged_share"] == pytest.approx((by_hand > expected).mean(), abs=0.005)
     assert 0.0 < facts["halt_logged_share"] < 1.0
-    spread = morel.Config(pessimism="spread", beta=2.5)
+    spread = morel.Config(pessimism="std", beta=2.5)
     assert morel.halting_threshold(spread, logged) == pytest.approx(by_hand.mean() + 2.5 * by_hand.std(), rel=1e-4)
-    np.testing.assert_array_equal(parts.arrays.starts, data.obs[::10])  # the first state of every episode
+    np.testing.assert_array_equal(setup.arrays.starts, data.obs[::10])  # the first state of every episode
 
 
 def test_the_sac_form_refuses_the_rollouts_of_the_other() -> None:
@@ -204,7 +206,7 @@ def test_each_form_draws_what_it_needs() -> None:
         assert jax.eval_shape(lambda k, c=config: morel.draw(c, log, k), KEY).reward.shape == (rows,)
         if form == "npg":
             state = made_state(morel, morel.Config(width=4, cloning_steps=0))
-            assert morel.imagine(config, two_member_parts(), log, state) == (state, {})
+            assert morel.begin_chunk(config, two_member_parts(), log, state) == (state, {})
 
 
 # The other form
@@ -213,7 +215,7 @@ def test_each_form_draws_what_it_needs() -> None:
 @pytest.mark.slow
 def test_the_sac_form_learns_the_tiny_task_because_it_halts() -> None:
     settings = {"form": "sac", "rollout_horizon": 1, "starts": 200, "real_ratio": 0.5, "alpha": 0.1}
-    rates = {"actor_rate": 3e-3, "critic_rate": 3e-3, "target_rate": 0.05}
+    rates = {"actor_lr": 3e-3, "critic_lr": 3e-3, "tau": 0.05}
     scores = {}
     for caution in (2.0, 1e-3):
         case = make_case("morel", tiny_log(), **settings, **rates, caution=caution)
@@ -224,6 +226,6 @@ def test_the_sac_form_learns_the_tiny_task_because_it_halts() -> None:
         policy = case.module.policies(state)["policy"]
         assert isinstance(policy, TanhGaussian)
         assert int(state.step) == 30 * CHUNK
-        scores[caution] = score(from_network(policy, case.parts.norm, {}))
+        scores[caution] = score(from_network(policy, case.setup.norm, {}))
     assert scores[2.0] > 0.9
     assert scores[1e-3] < 0.8 < LEARNERS["morel"].at_least

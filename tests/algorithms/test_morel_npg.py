@@ -27,7 +27,8 @@ from baseline_cases import (
     slopes,
 )
 
-from pspo.algorithms import morel, morel_npg
+from pspo.algorithms.morel import algorithm as morel
+from pspo.algorithms.morel import npg as morel_npg
 from pspo.nets.actors import LinearGaussian
 from pspo.nets.mlp import MLP
 
@@ -43,7 +44,7 @@ ALIVE = np.cumsum(TERMINAL, axis=0) - TERMINAL == 0
 
 def natural_config(**changes: Any) -> Any:
     step = {"step_size": 0.1, "damping": 0.1, "cg_steps": 60, "log_std_min": -0.1, "log_std_max": 0.1}
-    baseline = {"baseline_width": 4, "baseline_decay": 0.05, "baseline_rate": 0.03}
+    baseline = {"baseline_width": 4, "baseline_decay": 0.05, "baseline_lr": 0.03}
     return made_config(morel, **({"cloning_steps": 0} | step | baseline | changes))
 
 
@@ -141,7 +142,7 @@ def baseline_by_hand(config: Any, state: Any, inputs: np.ndarray, target: np.nda
 
         losses.append(loss(net))
         grads = jax.tree.map(lambda g, x: g + config.baseline_decay * np.asarray(x, np.float64), slopes(loss, net), net)
-        net = adam_by_hand(net, grads, moments, config.baseline_rate)
+        net = adam_by_hand(net, grads, moments, config.baseline_lr)
         mu = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, moments.mu, grads)
         nu = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, moments.nu, grads)
         moments = moments._replace(mu=mu, nu=nu, count=moments.count + 1)
@@ -153,14 +154,14 @@ def improved(config: Any) -> Any:
     return jax.jit(lambda state, paths: morel_npg.improve(config, made_norm(), state, paths, jnp.asarray(ALIVE), KEY))
 
 
-IMPROVED = {rows: improved(natural_config(fisher_rows=rows)) for rows in (0, 10)}
+IMPROVED = {rows: improved(natural_config(fisher_batch=rows)) for rows in (0, 10)}
 
 
-@pytest.mark.parametrize("fisher_rows", [0, 10])
-def test_a_whole_iteration_is_the_natural_step_and_then_an_epoch_of_the_baseline(fisher_rows: int) -> None:
-    config, paths = natural_config(fisher_rows=fisher_rows), made_paths()
+@pytest.mark.parametrize("fisher_batch", [0, 10])
+def test_a_whole_iteration_is_the_natural_step_and_then_an_epoch_of_the_baseline(fisher_batch: int) -> None:
+    config, paths = natural_config(fisher_batch=fisher_batch), made_paths()
     state = made_state(morel, config)
-    after, metrics = IMPROVED[fisher_rows](state, paths)
+    after, metrics = IMPROVED[fisher_batch](state, paths)
     order = np.asarray(morel_npg.alive_first(jnp.asarray(ALIVE), KEY))
     happened = order[: ALIVE.sum()]
     features = encoded(np.concatenate([paths.obs, paths.next_obs[-1:]]))
@@ -171,7 +172,7 @@ def test_a_whole_iteration_is_the_natural_step_and_then_an_epoch_of_the_baseline
     rows = features[:-1][ALIVE], np.asarray(paths.action, np.float64)[ALIVE]
     numbers = np.full(ALIVE.shape, -1)
     numbers[ALIVE] = np.arange(ALIVE.sum())  # of a step among those that happened
-    chosen = numbers.ravel()[happened[: fisher_rows or None]]
+    chosen = numbers.ravel()[happened[: fisher_batch or None]]
     policy, kl = policy_by_hand(config, state.policy, *rows, whitened, chosen)
     assert np.isin(policy.log_std, (config.log_std_min, config.log_std_max)).any()
     assert_close(after.policy, policy, atol=2e-4)
@@ -248,18 +249,20 @@ def test_steps_that_happened_come_first_in_a_random_order() -> None:
 def test_a_policy_begins_as_a_clone_with_its_own_spread() -> None:
     """On a log whose action is a function of the state, least squares finds it; the spread is not fitted."""
     log = made_log()
-    action = f32(np.clip(0.5 * encoded(log.rows.obs) + 0.1, -1.0, 1.0))
-    log = log._replace(rows=log.rows._replace(action=action))
-    config = natural_config(cloning_steps=300, cloning_rate=0.02, log_std=-0.7)
+    action = f32(np.clip(0.5 * encoded(log.transitions.obs) + 0.1, -1.0, 1.0))
+    log = log._replace(rows=log.transitions._replace(action=action))
+    config = natural_config(cloning_steps=300, cloning_lr=0.02, log_std=-0.7)
     fresh, state = (
         jax.jit(lambda key, c=c: morel.init(c, made_parts(), log, key))(KEY)  # pyright: ignore[reportArgumentType]
         for c in (natural_config(log_std=-0.7), config)
     )
     assert isinstance(state, morel_npg.State)
     assert isinstance(fresh, morel_npg.State)
-    before, after = (((mean_by_hand(s.policy.net, encoded(log.rows.obs)) - action) ** 2).mean() for s in (fresh, state))
+    before, after = (
+        ((mean_by_hand(s.policy.net, encoded(log.transitions.obs)) - action) ** 2).mean() for s in (fresh, state)
+    )
     assert after < 0.05 * before
-    assert np.abs(mean_by_hand(fresh.policy.net, encoded(log.rows.obs))).max() < 0.05  # its last layer is small
+    assert np.abs(mean_by_hand(fresh.policy.net, encoded(log.transitions.obs))).max() < 0.05  # its last layer is small
     np.testing.assert_array_equal(state.policy.log_std, np.float32(-0.7))
     assert (state.policy.net.activation, state.baseline.activation) == ("tanh", "relu")
     assert [w.shape for w in state.baseline.weights] == [(OBS + 4, 4), (4, 4), (4, 1)]

@@ -15,15 +15,16 @@ from baseline_cases import critics_by_hand, f32, made_config, made_log, made_par
 from dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
 from pspo.algorithms import one_risk, rambo
-from pspo.algorithms.model_based import Arrays, Parts, fresh_learned
+from pspo.algorithms.common.model_based import Arrays, Setup, fresh_learned
+from pspo.algorithms.common.sac import Params
 from pspo.algorithms.one_risk import Config
-from pspo.config import build, preset
-from pspo.data.batches import Rows
-from pspo.dynamics.imagination import World
-from pspo.dynamics.termination import Known
+from pspo.algorithms.registry import preset
+from pspo.core.config import build
+from pspo.data.batches import Transitions
+from pspo.dynamics.model_env import ModelEnv
+from pspo.dynamics.termination import KnownTermination
 from pspo.nets.actors import TanhGaussian
 from pspo.nets.mlp import MLP
-from pspo.soft_actor_critic import Learned
 
 STATES, END, ELITE, KEY = 60, -0.5, jnp.array([2, 0]), jax.random.PRNGKey(5)
 MODELS, MODEL_NORM = made_ensemble(), plain_norm()
@@ -33,7 +34,9 @@ NORM = plain_norm()._replace(
     obs_std=np.array([2.0, 0.7], np.float32),
     reward_scale=np.asarray(0.5, np.float32),
 )
-PLACE = World(MODELS, Known(lambda obs, action, next_obs: next_obs[..., 0] > END), MODEL_NORM, NORM, unlimited())
+PLACE = ModelEnv(
+    MODELS, KnownTermination(lambda obs, action, next_obs: next_obs[..., 0] > END), MODEL_NORM, NORM, unlimited()
+)
 RNG = np.random.default_rng(0)
 OBS = RNG.normal(size=(STATES, 2))
 
@@ -43,7 +46,7 @@ def made_net(*sizes: int, members: tuple[int, ...] = ()) -> MLP:
     return MLP(weights, [f32(RNG.normal(scale=0.3, size=(*members, size))) for size in sizes[1:]], "relu")
 
 
-LEARNED = Learned(TanhGaussian(made_net(2, 5, 2), -20.0, 2.0), made_net(3, 6, 1, members=(2,)), jnp.float32(0.0))
+LEARNED = Params(TanhGaussian(made_net(2, 5, 2), -20.0, 2.0), made_net(3, 6, 1, members=(2,)), jnp.float32(0.0))
 
 
 def config_of(**changes: Any) -> Config:
@@ -51,11 +54,11 @@ def config_of(**changes: Any) -> Config:
 
 
 @cache
-def stepped(config: Config) -> Rows:
+def stepped(config: Config) -> Transitions:
     step = jax.jit(partial(one_risk.risky_step, config, PLACE, ELITE, LEARNED))
     after, rows = step(f32(OBS), KEY)
     np.testing.assert_array_equal(after, rows.next_obs)
-    return Rows(*(np.asarray(part) for part in rows))
+    return Transitions(*(np.asarray(part) for part in rows))
 
 
 def act_by_hand(obs: np.ndarray, key: Any) -> np.ndarray:
@@ -90,7 +93,7 @@ def candidates_by_hand(count: int = 10) -> ByHand:
     return ByHand(action, reward, next_obs, terminal, reward + 0.9 * np.where(terminal, 0.0, after))
 
 
-def assert_taken(rows: Rows, by_hand: ByHand, chosen: np.ndarray) -> None:
+def assert_taken(rows: Transitions, by_hand: ByHand, chosen: np.ndarray) -> None:
     pick = chosen, np.arange(STATES)
     np.testing.assert_allclose(rows.obs, OBS, rtol=1e-6)
     np.testing.assert_allclose(rows.action, by_hand.action, rtol=1e-4, atol=1e-5)
@@ -105,7 +108,7 @@ def test_the_strictest_cvar_takes_the_worst_of_ten_and_values_nothing_after_an_e
     assert_taken(stepped(config_of(cvar_alpha=0.1)), by_hand, by_hand.value.argmin(axis=0))
 
 
-def chosen_ranks(rows: Rows, by_hand: ByHand) -> np.ndarray:
+def chosen_ranks(rows: Transitions, by_hand: ByHand) -> np.ndarray:
     """Which of a state's own candidates it got, found by its next observation, in the order of values."""
     chosen = np.abs(by_hand.next_obs - rows.next_obs).max(axis=-1).argmin(axis=0)
     assert_taken(rows, by_hand, chosen)
@@ -145,15 +148,15 @@ def test_rollouts_are_valued_by_the_online_critics_and_not_by_the_target() -> No
     config = made_config(one_risk, starts=30, rollout_horizon=2, retain=1, cloning_steps=0, cvar_alpha=0.1)
     norm = plain_norm(action_dim=2)
     models = made_ensemble(inputs=4)
-    parts = Parts(Arrays(models, jnp.arange(3), PLACE.terminated), norm, norm, unlimited(norm.obs_mean.size))
+    setup = Setup(Arrays(models, jnp.arange(3), PLACE.terminated), norm, norm, unlimited(norm.obs_mean.size))
     log = made_log()
-    state = one_risk.init(config, parts, log, jax.random.PRNGKey(0))
-    imagine = jax.jit(lambda state: one_risk.imagine(config, parts, log, state)[0])
-    other = jax.tree.map(lambda leaf: -leaf, state.agent.learned.critic)
+    state = one_risk.init(config, setup, log, jax.random.PRNGKey(0))
+    begin_chunk = jax.jit(lambda state: one_risk.begin_chunk(config, setup, log, state)[0])
+    other = jax.tree.map(lambda leaf: -leaf, state.agent.params.critic)
     agent = state.agent
-    online = agent._replace(learned=agent.learned._replace(critic=other))
+    online = agent._replace(params=agent.params._replace(critic=other))
     usual, by_target, by_online = (
-        imagine(state._replace(agent=one)) for one in (agent, agent._replace(target_critic=other), online)
+        begin_chunk(state._replace(agent=one)) for one in (agent, agent._replace(target_critic=other), online)
     )
     assert 30 <= int(usual.buffer.size) <= 60
     assert same_bits(usual.buffer, by_target.buffer)
@@ -166,17 +169,19 @@ def test_it_begins_as_a_clone_with_critics_that_are_fresh() -> None:
     """Actions at their bounds, of which the log has some, are part of what is imitated."""
     log, start = made_log(), {}
     for steps in (0, 150):
-        config = made_config(one_risk, starts=5, cloning_steps=steps, cloning_rate=0.01)
+        config = made_config(one_risk, starts=5, cloning_steps=steps, cloning_lr=0.01)
         start[steps] = jax.jit(partial(one_risk.init, config, made_parts()))(log, KEY)  # pyright: ignore
     fresh = fresh_learned(made_config(one_risk), made_parts().norm, 2, jax.random.split(KEY, 3)[1])
-    assert same_bits(jax.tree.leaves(start[0].agent.learned.critic), jax.tree.leaves(start[150].agent.learned.critic))
-    for found, expected in zip(jax.tree.leaves(start[0].agent.learned), jax.tree.leaves(fresh), strict=True):
+    assert same_bits(jax.tree.leaves(start[0].agent.params.critic), jax.tree.leaves(start[150].agent.params.critic))
+    for found, expected in zip(jax.tree.leaves(start[0].agent.params), jax.tree.leaves(fresh), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    features = made_parts().norm.encode(log.rows.obs)
-    before, after = (float(s.agent.learned.actor.log_prob(features, log.rows.action).mean()) for s in start.values())
+    features = made_parts().norm.encode(log.transitions.obs)
+    before, after = (
+        float(s.agent.params.actor.log_prob(features, log.transitions.action).mean()) for s in start.values()
+    )
     assert np.isfinite(after)
     assert after > before + 0.5
-    assert same_bits(start[150].agent.target_critic, start[150].agent.learned.critic)
+    assert same_bits(start[150].agent.target_critic, start[150].agent.params.critic)
     assert int(start[150].step) == int(start[150].buffer.size) == 0
 
 
@@ -184,7 +189,7 @@ def test_the_defaults_are_the_authors() -> None:
     config = Config()
     assert (config.risk, config.cvar_alpha, config.wang_eta, config.candidates) == ("cvar", 0.9, 0.1, 10)
     assert (config.real_ratio, config.starts, config.retain, config.elites) == (0.5, 50_000, 5, 5)
-    assert (config.critic_rate, config.actor_rate, config.cloning_rate) == (3e-4, 1e-4, 1e-4)
+    assert (config.critic_lr, config.actor_lr, config.cloning_lr) == (3e-4, 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("name", ["laptop", "paper"])

@@ -36,22 +36,22 @@ from baseline_cases import (
 from scipy import integrate, stats
 
 from pspo.algorithms import oraac
-from pspo.algorithms.oraac import Config, Learned, Move, Noise, State, distorted
-from pspo.config import build
-from pspo.data.batches import Rows
-from pspo.losses import quantile_huber_loss
+from pspo.algorithms.common.losses import quantile_huber_loss
+from pspo.algorithms.oraac import Config, Move, Noise, Params, State, distorted
+from pspo.core.config import build
+from pspo.data.batches import Transitions
 from pspo.nets.actors import act
 from pspo.nets.mlp import MLP
 from pspo.nets.quantiles import QuantileCritic
 from pspo.nets.vae import VAE
-from pspo.policy import from_network
+from pspo.policies.policy import from_network
 
 LATENT, BATCH = 2 * ACT, 8
 CONFIG = made_config(
     oraac,
     vae_width=6,
     vae_steps=3,
-    vae_rate=0.02,
+    vae_lr=0.02,
     actor_width=8,
     reach=0.3,
     quantiles=4,
@@ -61,10 +61,10 @@ CONFIG = made_config(
 NORM, ROWS, RNG = made_norm(), made_rows(), np.random.default_rng(0)
 
 
-def made_learned() -> Learned:
+def made_learned() -> Params:
     sizes = {"state": [OBS, 5], "action": [ACT, 5], "joint": [10, 16], "level": [16, 16], "head": [16, 32, 1]}
     critic = QuantileCritic(**{name: made_mlp(RNG, size) for name, size in sizes.items()})
-    return Learned(Move(made_mlp(RNG, [OBS + ACT, 8, 6, ACT]), CONFIG.reach), critic)
+    return Params(Move(made_mlp(RNG, [OBS + ACT, 8, 6, ACT]), CONFIG.reach), critic)
 
 
 IMITATION = VAE(made_mlp(RNG, [OBS + ACT, 6, 2 * LATENT]), made_mlp(RNG, [OBS + LATENT, 6, ACT]))
@@ -101,7 +101,7 @@ def action_by_hand(actor: Move, imitation: VAE, features: np.ndarray, latent: An
     return np.clip(imitated + 0.3 * np.tanh(net_by_hand(actor.net, joined(features, imitated))), -1.0, 1.0)
 
 
-def vae_loss_by_hand(imitation: VAE, rows: Rows, noise: Noise) -> float:
+def vae_loss_by_hand(imitation: VAE, rows: Transitions, noise: Noise) -> float:
     features, logged = encoded(rows.obs), np.asarray(rows.action, np.float64)
     mean, log_std = np.split(net_by_hand(imitation.encoder, joined(features, logged)), 2, axis=-1)
     std = np.exp(np.clip(log_std, -4.0, 15.0))
@@ -109,13 +109,13 @@ def vae_loss_by_hand(imitation: VAE, rows: Rows, noise: Noise) -> float:
     return ((found - logged) ** 2).mean() + 0.25 * (mean**2 + std**2 - 1.0 - 2.0 * np.log(std)).mean()
 
 
-def target_by_hand(target: Learned, imitation: VAE, rows: Rows, noise: Noise) -> np.ndarray:
+def target_by_hand(target: Params, imitation: VAE, rows: Transitions, noise: Noise) -> np.ndarray:
     features = encoded(rows.next_obs)
     action = action_by_hand(target.actor, imitation, features, noise.next_latent)
     return backed_up(rows, critic_by_hand(target.critic, features, action, noise.target_levels), CONFIG.gamma)
 
 
-def critic_loss_by_hand(critic: QuantileCritic, rows: Rows, levels: Any, target: np.ndarray) -> float:
+def critic_loss_by_hand(critic: QuantileCritic, rows: Transitions, levels: Any, target: np.ndarray) -> float:
     """Every pair of levels in every row."""
     quantiles = critic_by_hand(critic, encoded(rows.obs), np.asarray(rows.action, np.float64), levels)
     terms = []
@@ -126,7 +126,7 @@ def critic_loss_by_hand(critic: QuantileCritic, rows: Rows, levels: Any, target:
     return float(np.mean(terms))
 
 
-def actor_loss_by_hand(actor: Move, imitation: VAE, critic: QuantileCritic, rows: Rows, noise: Noise) -> float:
+def actor_loss_by_hand(actor: Move, imitation: VAE, critic: QuantileCritic, rows: Transitions, noise: Noise) -> float:
     features = encoded(rows.obs)
     action = action_by_hand(actor, imitation, features, noise.latent)
     return -critic_by_hand(critic, features, action, 0.2 * np.asarray(noise.risk, np.float64)).mean()
@@ -259,8 +259,8 @@ def test_the_vae_moves_until_its_steps_are_over_and_then_stays_to_the_bit() -> N
 def test_actor_and_targets_move_in_every_second_iteration_and_the_critic_in_all() -> None:
     states, _ = steps()
     for i, (before, after) in enumerate(pairwise(states)):
-        assert not same_bits(before.learned.critic, after.learned.critic)
-        resting = [(s.learned.actor, s.actor_opt, s.target) for s in (before, after)]
+        assert not same_bits(before.params.critic, after.params.critic)
+        resting = [(s.params.actor, s.actor_opt, s.target) for s in (before, after)]
         assert same_bits(*resting) == (i % 2 == 0)
 
 
@@ -269,32 +269,32 @@ def test_an_update_takes_vae_then_critic_then_actor_each_with_what_came_before_i
     """And each by Adam at a rate of its own; the moving averages come last."""
     states, metrics = steps()
     before, after, noise = states[i], states[i + 1], drawn_noise(KEYS[i])
-    assert len({CONFIG.vae_rate, CONFIG.critic_rate, CONFIG.actor_rate}) == 3
+    assert len({CONFIG.vae_lr, CONFIG.critic_lr, CONFIG.actor_lr}) == 3
 
     def moved(net: Any, loss: Any, opt: Any, rate: float) -> Any:
         return adam_by_hand(net, slopes(loss, net), adam_moments(opt), rate)
 
     imitation = before.vae
     if i < CONFIG.vae_steps:
-        imitation = moved(before.vae, lambda net: vae_loss_by_hand(net, ROWS, noise), before.vae_opt, CONFIG.vae_rate)
+        imitation = moved(before.vae, lambda net: vae_loss_by_hand(net, ROWS, noise), before.vae_opt, CONFIG.vae_lr)
         assert float(metrics[i]["vae_loss"]) == pytest.approx(vae_loss_by_hand(before.vae, ROWS, noise), rel=1e-4)
     target = target_by_hand(before.target, imitation, ROWS, noise)
 
     def of_critic(critic: QuantileCritic) -> float:
         return critic_loss_by_hand(critic, ROWS, noise.levels, target)
 
-    critic = moved(before.learned.critic, of_critic, before.critic_opt, CONFIG.critic_rate)
+    critic = moved(before.params.critic, of_critic, before.critic_opt, CONFIG.critic_lr)
 
     def of_actor(actor: Move) -> float:
         return actor_loss_by_hand(actor, imitation, critic, ROWS, noise)
 
-    actor = moved(before.learned.actor, of_actor, before.actor_opt, CONFIG.actor_rate)
+    actor = moved(before.params.actor, of_actor, before.actor_opt, CONFIG.actor_lr)
     assert_close(after.vae, imitation, atol=2e-5)
-    assert_close(after.learned.critic, critic, atol=2e-5)
-    assert_close(after.learned.actor, actor, atol=2e-5)
-    assert_close(after.target, average_by_hand(before.target, Learned(actor, critic), CONFIG.target_rate), atol=2e-5)
-    assert float(metrics[i]["critic_loss"]) == pytest.approx(of_critic(before.learned.critic), rel=1e-3)
-    assert float(metrics[i]["actor_loss"]) == pytest.approx(2 * of_actor(before.learned.actor), rel=1e-3)
+    assert_close(after.params.critic, critic, atol=2e-5)
+    assert_close(after.params.actor, actor, atol=2e-5)
+    assert_close(after.target, average_by_hand(before.target, Params(actor, critic), CONFIG.tau), atol=2e-5)
+    assert float(metrics[i]["critic_loss"]) == pytest.approx(of_critic(before.params.critic), rel=1e-3)
+    assert float(metrics[i]["actor_loss"]) == pytest.approx(2 * of_actor(before.params.actor), rel=1e-3)
     assert metrics[i - 1]["actor_loss"] == 0.0  # of two iterations one has a loss, and counts for both
 
 
@@ -312,7 +312,7 @@ def test_latents_are_clipped_and_levels_are_shared_by_all_rows() -> None:
 def test_a_fresh_state_has_the_shapes_that_the_settings_ask_for() -> None:
     """The shapes of the networks made here by hand, which follow the same settings."""
     fresh = jax.eval_shape(lambda key: oraac.init(CONFIG, made_parts(), made_log(), key), KEYS[0])
-    for found, made in ((fresh.vae, IMITATION), (fresh.learned, LEARNED), (fresh.target, TARGET)):
+    for found, made in ((fresh.vae, IMITATION), (fresh.params, LEARNED), (fresh.target, TARGET)):
         assert jax.tree.structure(found) == jax.tree.structure(made)
         assert [leaf.shape for leaf in jax.tree.leaves(found)] == [leaf.shape for leaf in jax.tree.leaves(made)]
 
@@ -322,7 +322,7 @@ def test_a_fresh_state_holds_the_made_networks_and_a_target_that_is_a_copy(monke
     monkeypatch.setattr(oraac, "quantile_critic", lambda *_: LEARNED.critic)
     monkeypatch.setattr(oraac, "mlp", lambda *_, **kind: LEARNED.actor.net if kind == {"init": "torch"} else None)
     state = oraac.init(CONFIG, made_parts(), made_log(), KEYS[0])
-    assert same_bits((state.vae, state.learned, state.target), (IMITATION, LEARNED, LEARNED))
+    assert same_bits((state.vae, state.params, state.target), (IMITATION, LEARNED, LEARNED))
     assert int(state.step) == 0
 
 
@@ -331,15 +331,15 @@ def test_all_defaults_but_the_vaes_steps_and_the_units_are_the_authors() -> None
     assert (config.risk, config.risk_level, config.risk_shift, config.risk_power) == ("cvar", 0.1, 0.75, 0.71)
     assert (config.reach, config.quantiles, config.risk_quantiles, config.batch) == (0.25, 32, 8, 128)
     assert (config.width, config.depth, config.vae_width, config.actor_width) == (256, 2, 750, 400)
-    assert (config.critic_rate, config.actor_rate, config.vae_rate) == (1e-3, 1e-4, 1e-3)
-    assert (config.target_rate, config.actor_period, config.gamma) == (0.005, 2, 0.99)
+    assert (config.critic_lr, config.actor_lr, config.vae_lr) == (1e-3, 1e-4, 1e-3)
+    assert (config.tau, config.actor_period, config.gamma) == (0.005, 2, 0.99)
 
 
 # The policy
 
 
 def test_the_deployed_policy_decodes_a_zero_latent_and_acts_alike_in_numpy_and_jax() -> None:
-    state = steps()[0][-1]._replace(vae=IMITATION, learned=LEARNED)
+    state = steps()[0][-1]._replace(vae=IMITATION, params=LEARNED)
     network = oraac.policies(state)["policy"]
     policy, obs = from_network(network, NORM, {}), RNG.normal(size=(50, OBS)).astype(np.float32)
     unit = action_by_hand(LEARNED.actor, IMITATION, encoded(obs), np.zeros((50, LATENT)))

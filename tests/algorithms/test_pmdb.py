@@ -13,15 +13,16 @@ from dynamics_cases import made_ensemble, unlimited
 from pmdb_cases import CONFIG, MODEL_NORM, POOL, UNITS, ends, stay_by_hand
 from tiny_task import tiny_log
 
-from pspo.algorithms import pmdb
-from pspo.algorithms.pmdb_game import Foreseen, advance, foresee, make_units, models_of, stay_probability
-from pspo.algorithms.pmdb_values import Gaussian, candidates, improved_log_weights, soft_value, temperature
-from pspo.config import build, preset
-from pspo.display import silent
-from pspo.dynamics.imagination import World
-from pspo.dynamics.rollout import Chains
-from pspo.dynamics.termination import Known
-from pspo.errors import UserError
+from pspo.algorithms.pmdb import algorithm as pmdb
+from pspo.algorithms.pmdb.game import ModelPredictions, advance, foresee, make_units, models_of, stay_probability
+from pspo.algorithms.pmdb.values import Gaussian, candidates, improved_log_weights, soft_value, temperature
+from pspo.algorithms.pspo.rollout import PersistentRollouts
+from pspo.algorithms.registry import preset
+from pspo.core.config import build
+from pspo.core.errors import UserError
+from pspo.core.progress import silent
+from pspo.dynamics.model_env import ModelEnv
+from pspo.dynamics.termination import KnownTermination
 
 # What sampled actions say
 
@@ -129,7 +130,7 @@ def test_without_a_discount_values_stay_within_the_logs_returns_and_rewards_are_
     np.testing.assert_allclose(units[3:], [min(to_go.min(), 0.0), max(to_go.max(), 0.0)], rtol=1e-5)
     discounted = make_units(log, "features", "raw", 0.9)[1]
     np.testing.assert_allclose(discounted[3:], 10.0 * np.array(limits), rtol=1e-5)
-    with pytest.raises(UserError, match="rewards=spread"):
+    with pytest.raises(UserError, match="rewards=std"):
         make_units(log, "features", "unit", 1.0)
 
 
@@ -157,7 +158,7 @@ def test_rollouts_end_softly_between_eleven_and_twenty_one_half_ranges() -> None
 def test_predictions_may_leave_the_logs_range_but_counters_stay_on_their_values() -> None:
     grid = MODEL_NORM._replace(grid_column=np.array([1], np.int32), grid_points=np.array([[0.0, 1.0, 2.0]], np.float32))
     pool = made_ensemble(members=POOL, inputs=grid.features + ACT, targets=OBS + 1)
-    place = World(pool, Known(ends), grid, made_norm(), unlimited(OBS))
+    place = ModelEnv(pool, KnownTermination(ends), grid, made_norm(), unlimited(OBS))
     rng = np.random.default_rng(5)
     obs, action, noise = (
         f32(rng.normal(size=(40, OBS))),
@@ -183,10 +184,10 @@ def test_chains_go_on_in_their_member_until_they_end_or_grow_old() -> None:
     rng = np.random.default_rng(6)
     end = np.zeros((2, 3, 5), np.float32)
     end[0, 1, 0], end[0, 2, 1], end[1, 0, 2] = 1.0, 1.0, 1.0  # of the first draw, and of the right member, one counts
-    foreseen = Foreseen(f32(rng.normal(size=(2, 3, 5, OBS))), f32(end), jnp.zeros((3, 5)))
-    chains = Chains(jnp.zeros((5, OBS)), jnp.asarray([0, 1, 2, 3, 0], jnp.int32), jnp.zeros(5, jnp.int32))
+    foreseen = ModelPredictions(f32(rng.normal(size=(2, 3, 5, OBS))), f32(end), jnp.zeros((3, 5)))
+    rollouts = PersistentRollouts(jnp.zeros((5, OBS)), jnp.asarray([0, 1, 2, 3, 0], jnp.int32), jnp.zeros(5, jnp.int32))
     member, restart = jnp.asarray([1, 1, 0, 2, 2], jnp.int32), f32(rng.normal(size=(5, OBS)))
-    after = advance(chains, foreseen, member, jax.random.PRNGKey(0), restart, 4)
+    after = advance(rollouts, foreseen, member, jax.random.PRNGKey(0), restart, 4)
     gone = np.asarray(foreseen.next_obs)[0, np.asarray(member), np.arange(5)]
     np.testing.assert_array_equal(after.obs, np.where([[1], [0], [0], [1], [0]], restart, gone))
     np.testing.assert_array_equal(after.age, [0, 2, 3, 0, 1])
@@ -206,7 +207,7 @@ def test_the_defaults_are_the_authors() -> None:
         1e-3,
     )
     assert (2 * config.next_pairs, config.action_samples, config.imitation_std, config.rewards) == (10, 20, 0.1, "unit")
-    assert (config.critic_rate, config.actor_rate, config.target_rate, config.reference_rate) == (
+    assert (config.critic_lr, config.actor_lr, config.tau, config.reference_tau) == (
         3e-4,
         3e-5,
         5e-3,
@@ -219,13 +220,13 @@ def test_the_defaults_are_the_authors() -> None:
 def test_a_fresh_state_has_copies_for_averages_and_chains_of_all_ages(monkeypatch) -> None:
     fresh, asked = started(pmdb, CONFIG, monkeypatch)
     assert asked == [([2, 5, 4], "relu", "keras"), (2, [4, 5, 1], "relu", "keras")]
-    actor = fresh.learned.actor
+    actor = fresh.params.actor
     assert (actor.log_std_min, actor.log_std_max, actor.soft) == (-4.0, 2.0, True)
     assert same_bits(fresh.reference, actor)
-    assert same_bits(fresh.target_critic, fresh.learned.critic)
-    np.testing.assert_array_equal(fresh.chains.age, [0, 1, 2, 3, 0, 1])
+    assert same_bits(fresh.target_critic, fresh.params.critic)
+    np.testing.assert_array_equal(fresh.rollouts.age, [0, 1, 2, 3, 0, 1])
     logged = np.asarray(made_log().rows.obs)
-    assert all((np.asarray(obs) == logged).all(1).any() for obs in fresh.chains.obs)
+    assert all((np.asarray(obs) == logged).all(1).any() for obs in fresh.rollouts.obs)
     assert pmdb.policies(fresh) == {"policy": fresh.reference, "actor": actor}
 
 
@@ -235,8 +236,8 @@ def test_chains_restart_from_logged_states_on_either_side_of_a_row_but_not_behin
     batch = jax.jit(lambda key: pmdb.draw(config, log, key))(jax.random.PRNGKey(0))
     assert batch.real.obs.shape == (3, OBS)
     found = {np.asarray(obs).tobytes() for obs in batch.restart}
-    before = {np.asarray(obs).tobytes() for obs in log.rows.obs}
-    behind = {np.asarray(obs).tobytes() for obs in log.rows.next_obs[~log.rows.terminal]}
+    before = {np.asarray(obs).tobytes() for obs in log.transitions.obs}
+    behind = {np.asarray(obs).tobytes() for obs in log.transitions.next_obs[~log.transitions.terminal]}
     assert found <= before | behind
     assert len(found & before) == 40
     assert len(found & behind) > 20

@@ -29,8 +29,8 @@ from baseline_cases import (
 from dynamics_cases import predict_by_hand
 from pmdb_cases import CONFIG, GAME, MODEL_NORM, POOL, REAL, made_batch, made_parts, state, stay_by_hand
 
-from pspo.algorithms import pmdb
-from pspo.dynamics.rollout import Chains
+from pspo.algorithms.pmdb import algorithm as pmdb
+from pspo.algorithms.pspo.rollout import PersistentRollouts
 from pspo.nets.actors import TanhGaussian
 from pspo.nets.mlp import MLP
 
@@ -62,7 +62,7 @@ def temperature_by_hand(q: np.ndarray, log_ratio: np.ndarray) -> np.ndarray:
 
 def values_by_hand(now: Any, critic: Any, obs: np.ndarray, noise: np.ndarray) -> np.ndarray:
     features = encoded(obs)
-    actor, reference = (moments_by_hand(net, features) for net in (now.learned.actor, now.reference))
+    actor, reference = (moments_by_hand(net, features) for net in (now.params.actor, now.reference))
     drawn = sampled_by_hand(actor, reference, noise)
     q = np.clip(critics_by_hand(critic, features, np.tanh(drawn.x)).min(0), -0.4, 0.9)
     alpha = temperature_by_hand(q, drawn.log_ratio)
@@ -77,7 +77,7 @@ def normal(key: Any, shape: tuple[int, ...]) -> np.ndarray:
 class PlayedByHand(NamedTuple):
     target: np.ndarray
     hope: np.ndarray
-    chains: Chains
+    rollouts: PersistentRollouts
     member: np.ndarray
     end: np.ndarray
 
@@ -85,7 +85,7 @@ class PlayedByHand(NamedTuple):
 def play_by_hand(now: Any, action: np.ndarray, restart: np.ndarray, key: Any) -> PlayedByHand:
     """Four models of a pool of three: one of them counts twice."""
     k_models, k_noise, k_value, k_explore, k_any, k_end = jax.random.split(key, 6)
-    obs, pool = np.asarray(now.chains.obs, np.float64), made_parts().arrays.pool
+    obs, pool = np.asarray(now.rollouts.obs, np.float64), made_parts().arrays.pool
     drawn = np.asarray(jax.random.randint(k_models, (4,), 0, POOL))
     noise = normal(k_noise, (1, GAME, OBS))
     x = np.concatenate([(obs - MODEL_NORM.obs_mean) / MODEL_NORM.obs_std, action], axis=1)
@@ -98,7 +98,7 @@ def play_by_hand(now: Any, action: np.ndarray, restart: np.ndarray, key: Any) ->
     end = np.maximum(next_obs[..., 0] > 0.8, 1.0 - stay_by_hand(next_obs))
     action_noise = normal(k_value, (5, 2, POOL, GAME, ACT))
     backups = []
-    for critic in (now.target_critic, now.learned.critic):
+    for critic in (now.target_critic, now.params.critic):
         value = values_by_hand(now, critic, next_obs, action_noise)
         backups.append(np.stack([(reward + 0.9 * ((1.0 - end) * value).mean(0))[m] for m in drawn]))
     order = np.argsort(backups[1], axis=0, kind="stable")[1]
@@ -106,15 +106,15 @@ def play_by_hand(now: Any, action: np.ndarray, restart: np.ndarray, key: Any) ->
         order = np.asarray(jax.random.randint(k_any, (GAME,), 0, 4))
     member, row = drawn[order], np.arange(GAME)
     over = np.asarray(jax.random.uniform(k_end, (GAME,))) < end[0, member, row]
-    age = np.asarray(now.chains.age) + 1
+    age = np.asarray(now.rollouts.age) + 1
     over |= age >= 4
     after = np.where(over[:, None], restart, next_obs[0, member, row])
-    chains = Chains(after, np.where(over, 0, age), member)  # pyright: ignore[reportArgumentType]
-    return PlayedByHand(np.sort(backups[0], axis=0)[1], backups[0].mean(0), chains, member, end)
+    rollouts = PersistentRollouts(after, np.where(over, 0, age), member)  # pyright: ignore[reportArgumentType]
+    return PlayedByHand(np.sort(backups[0], axis=0)[1], backups[0].mean(0), rollouts, member, end)
 
 
 class ByHand(NamedTuple):
-    learned: pmdb.Learned
+    params: pmdb.Params
     target_critic: Any
     reference: Any
     played: PlayedByHand
@@ -123,8 +123,8 @@ class ByHand(NamedTuple):
 
 def update_by_hand(now: Any, key: Any) -> ByHand:
     k_drawn, k_choose, k_play, k_real = jax.random.split(key, 4)
-    rows, old = made_batch().real, now.learned
-    features = encoded(np.concatenate([rows.obs, now.chains.obs]))
+    rows, old = made_batch().real, now.params
+    features = encoded(np.concatenate([rows.obs, now.rollouts.obs]))
     logged = np.asarray(rows.action, np.float64)
     # Logged states: around the logged actions. Game states: the policy's own.
     mean, std = moments_by_hand(old.actor, features)
@@ -169,10 +169,10 @@ def update_by_hand(now: Any, key: Any) -> ByHand:
         "end_probability": played.end.mean(),
     }
     averages = (
-        average_by_hand(now.target_critic, new["critic"], CONFIG.target_rate),
-        average_by_hand(now.reference, new["actor"], CONFIG.reference_rate),
+        average_by_hand(now.target_critic, new["critic"], CONFIG.tau),
+        average_by_hand(now.reference, new["actor"], CONFIG.reference_tau),
     )
-    return ByHand(pmdb.Learned(**new), *averages, played, metrics)
+    return ByHand(pmdb.Params(**new), *averages, played, metrics)
 
 
 def compile_update() -> Any:
@@ -194,12 +194,12 @@ def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(explori
     now, key = state(), jax.random.PRNGKey(seed)
     after, metrics = UPDATE(now, made_batch(), key)
     expected = update_by_hand(now, key)
-    assert_close(after.learned, expected.learned, atol=2e-5)
+    assert_close(after.params, expected.params, atol=2e-5)
     assert_close(after.target_critic, expected.target_critic, atol=2e-5)
     assert_close(after.reference, expected.reference, atol=2e-5)
-    np.testing.assert_array_equal(after.chains.member, expected.played.member)
-    np.testing.assert_array_equal(after.chains.age, expected.played.chains.age)
-    np.testing.assert_allclose(after.chains.obs, expected.played.chains.obs, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(after.rollouts.member, expected.played.member)
+    np.testing.assert_array_equal(after.rollouts.age, expected.played.rollouts.age)
+    np.testing.assert_allclose(after.rollouts.obs, expected.played.rollouts.obs, rtol=1e-4, atol=1e-5)
     for name, value in expected.metrics.items():
         assert float(metrics[name]) == pytest.approx(value, rel=1e-3, abs=1e-5), name
     assert int(after.step) == 1
@@ -218,11 +218,11 @@ def test_targets_come_from_the_target_critics_and_the_way_of_chains_from_the_pre
     keys = [jax.random.PRNGKey(seed) for seed in range(5)]
     plain = [play(now, key) for key in keys]
     other_target = [play(now._replace(target_critic=other), key) for key in keys]
-    other_present = [play(now._replace(learned=now.learned._replace(critic=other)), key) for key in keys]
-    assert same_bits([p.chains for p in plain], [p.chains for p in other_target])
+    other_present = [play(now._replace(params=now.params._replace(critic=other)), key) for key in keys]
+    assert same_bits([p.rollouts for p in plain], [p.rollouts for p in other_target])
     assert not same_bits([p.target for p in plain], [p.target for p in other_target])
     assert same_bits([p.target for p in plain], [p.target for p in other_present])
-    assert not same_bits([p.chains.member for p in plain], [p.chains.member for p in other_present])
+    assert not same_bits([p.rollouts.member for p in plain], [p.rollouts.member for p in other_present])
 
 
 def test_a_column_of_the_policys_likelihood_counts_by_its_spread_without_a_gradient() -> None:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from pspo.algorithms import get_algorithm
-from pspo.config import build, flatten, preset
-from pspo.data.d4rl_files import NAMES
+from pspo.algorithms.registry import preset
+from pspo.core.config import build, flatten
+from pspo.data.readers.d4rl import NAMES
 
 DATASETS = [name.removesuffix("-v2") for name in NAMES]
 BOTH = ("laptop", "paper")
@@ -68,7 +69,7 @@ MOPO = {  # rollout_horizon, penalty
     "walker2d-medium-expert": (1, 2.0),
 }
 
-ORAAC = {  # gamma, target_rate, reach; then the critic's width
+ORAAC = {  # gamma, tau, reach; then the critic's width
     "halfcheetah-medium": (0.99, 0.005, 0.5, 256),
     "halfcheetah-expert": (0.99, 0.005, 0.25, 256),
     "hopper-medium": (0.9, 0.05, 0.25, 128),
@@ -137,20 +138,20 @@ ADM = {  # model.max_lag, rollout_horizon, penalty, real_ratio, alpha
 ENTROPY = {"halfcheetah": -3.0 / 6, "hopper": -3.0 / 3, "walker2d": -3.0 / 6}  # MOPO's -3, for each action column
 NARROW = ("expert", "medium-expert")  # ours: DMG's authors publish one dataset's number
 
-RAW = {"states": "raw", "rewards": "raw", "gamma": 0.99, "target_rate": 0.005}
+RAW = {"states": "raw", "rewards": "raw", "gamma": 0.99, "tau": 0.005}
 STANDARDISED = RAW | {"states": "zscore", "width": 256, "depth": 2, "batch": 256, "steps": 1_000_000}
-SAC_RATES = {"actor_rate": 1e-4, "critic_rate": 3e-4}
-ONE_RATE = {"actor_rate": 3e-4, "critic_rate": 3e-4}
+SAC_RATES = {"actor_lr": 1e-4, "critic_lr": 3e-4}
+ONE_RATE = {"actor_lr": 3e-4, "critic_lr": 3e-4}
 
 TABLES = [
-    everywhere("cql", BOTH, gap_limit=0.0, gamma=0.99, target_rate=0.005, critic_rate=3e-4),
-    everywhere("cql", ("laptop",), conservatism=10.0, actor_rate=3e-5, states="zscore"),  # CORL's
+    everywhere("cql", BOTH, gap_limit=0.0, gamma=0.99, tau=0.005, critic_lr=3e-4),
+    everywhere("cql", ("laptop",), conservatism=10.0, actor_lr=3e-5, states="zscore"),  # CORL's
     Table("cql", ("laptop",), "rewards", {"hopper-medium": ("range",), "hopper-expert": ("raw",)}),  # CORL's
     everywhere(
         "cql",
         ("paper",),
         conservatism=5.0,
-        actor_rate=1e-4,
+        actor_lr=1e-4,
         samples=10,
         cloning_steps=40_000,
         width=256,
@@ -167,12 +168,12 @@ TABLES = [
     everywhere("dmg", ("paper",), **STANDARDISED),
     Table("dmg", BOTH, "imitation", {d: (10.0 if d.split("-", 1)[1] in NARROW else 0.1,) for d in DATASETS}),
     everywhere("oraac", BOTH, risk="cvar", risk_level=0.1, quantiles=32, risk_quantiles=8, batch=128, actor_period=2),
-    everywhere("oraac", BOTH, critic_rate=1e-3, actor_rate=1e-4, vae_rate=1e-3),
+    everywhere("oraac", BOTH, critic_lr=1e-3, actor_lr=1e-4, vae_lr=1e-3),
     everywhere("oraac", ("paper",), states="raw", rewards="raw", depth=2, vae_width=750, actor_width=400),
-    Table("oraac", ("laptop",), "gamma target_rate reach", {d: row[:3] for d, row in ORAAC.items()}),
-    Table("oraac", ("paper",), "gamma target_rate reach width", ORAAC),
+    Table("oraac", ("laptop",), "gamma tau reach", {d: row[:3] for d, row in ORAAC.items()}),
+    Table("oraac", ("paper",), "gamma tau reach width", ORAAC),
     everywhere("epq", BOTH, conservatism=20.0, samples=10, penalty_floor=0.005, ratio_temperature=1.0, neighbours=50),
-    everywhere("epq", BOTH, gamma=0.99, target_rate=0.005, **SAC_RATES),
+    everywhere("epq", BOTH, gamma=0.99, tau=0.005, **SAC_RATES),
     everywhere("epq", ("paper",), width=256, depth=3, batch=512, steps=3_000_000, cloning_steps=10_000, **RAW),
     Table("epq", ("laptop",), "tau epsilon zeta c_min logsum", {d: row[:5] for d, row in EPQ.items()}),
     everywhere("epq", ("laptop",), use_q_beta=False),  # far too few steps for it
@@ -185,7 +186,7 @@ TABLES = [
     everywhere("1r2r", BOTH, candidates=10, real_ratio=0.5),
     Table("adm", BOTH, "model.max_lag rollout_horizon penalty real_ratio alpha", ADM),
     everywhere("pmdb", BOTH, active=10, order=2, kl_target=5.0, explore=0.1),
-    everywhere("pmdb", ("paper",), reference_rate=1e-5, next_pairs=5, action_samples=20, actor_rate=3e-5),
+    everywhere("pmdb", ("paper",), reference_tau=1e-5, next_pairs=5, action_samples=20, actor_lr=3e-5),
     Table("mopo", BOTH, "rollout_horizon penalty", MOPO),
     Table("mopo", BOTH, "entropy_goal", {d: (ENTROPY[d.split("-", 1)[0]],) for d in DATASETS}),
 ]

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from pspo_cases import f32, made_config, made_log, made_parts, start
 
-from pspo.algorithms.pspo_diagnostics import diagnose, doubt, make_imagined_return, whole_pool
+from pspo.algorithms.pspo.diagnostics import diagnose, doubt, make_imagined_return, whole_pool
 from pspo.data import Dataset
-from pspo.dynamics.termination import Known
+from pspo.dynamics.termination import KnownTermination
 
 SCALE = 1.7  # the reward scale of the made-up normaliser
 
 
 def parts_that_move(by: list[float], reward: list[float], terminated):
     """Three members that move the first coordinate by a constant of their own, for a constant reward, without noise."""
-    parts = made_parts()
-    pool = jax.tree.map(jnp.zeros_like, parts.arrays.pool)
+    setup = made_parts()
+    pool = jax.tree.map(jnp.zeros_like, setup.arrays.pool)
     out = np.zeros((3, 6), np.float32)  # mean of (change, change, reward), then raw log-std
     out[:, 0], out[:, 2], out[:, 3:] = by, reward, -50.0
     pool = eqx.tree_at(
@@ -27,7 +27,7 @@ def parts_that_move(by: list[float], reward: list[float], terminated):
         pool,
         (f32(out), jnp.full((3, 3), -20.0), jnp.full((3, 3), -10.0), jnp.ones(3)),
     )
-    return parts._replace(arrays=parts.arrays._replace(pool=pool, terminated=terminated))
+    return setup._replace(arrays=setup.arrays._replace(pool=pool, terminated=terminated))
 
 
 def crosses_one(obs, action, next_obs):
@@ -53,36 +53,38 @@ def log_of_two_episodes() -> Dataset:
 @pytest.fixture(scope="module")
 def look():
     return make_imagined_return(
-        made_config(), parts_that_move([0.0] * 3, [0.0] * 3, Known(crosses_one)), log_of_two_episodes()
+        made_config(), parts_that_move([0.0] * 3, [0.0] * 3, KnownTermination(crosses_one)), log_of_two_episodes()
     )
 
 
 def test_a_constant_reward_is_summed_over_the_longest_episode_in_the_logs_units(look) -> None:
-    parts = parts_that_move([0.0] * 3, [0.5] * 3, Known(crosses_one))
-    assert float(look(start(), parts.arrays)) == pytest.approx(10 * 0.5 * SCALE, rel=1e-4)
+    setup = parts_that_move([0.0] * 3, [0.5] * 3, KnownTermination(crosses_one))
+    assert float(look(start(), setup.arrays)) == pytest.approx(10 * 0.5 * SCALE, rel=1e-4)
 
 
 def test_nothing_is_earned_after_the_end(look) -> None:
     """From 0 and 0.7, where the log's episodes start, steps of 0.2 cross the line at one with the sixth and second."""
-    parts = parts_that_move([0.2] * 3, [1.0] * 3, Known(crosses_one))
-    assert float(look(start(), parts.arrays)) == pytest.approx((6 + 2) / 2 * SCALE, rel=1e-4)
+    setup = parts_that_move([0.2] * 3, [1.0] * 3, KnownTermination(crosses_one))
+    assert float(look(start(), setup.arrays)) == pytest.approx((6 + 2) / 2 * SCALE, rel=1e-4)
 
 
 def test_only_believed_models_promise(look) -> None:
     """Members disagree about the reward; a prior that is sure of one leaves its promise only."""
-    parts = parts_that_move([0.0] * 3, [1.0, 2.0, 3.0], Known(crosses_one))
+    setup = parts_that_move([0.0] * 3, [1.0, 2.0, 3.0], KnownTermination(crosses_one))
     for member in range(3):
         log_prior = jnp.full(3, -1e9).at[member].set(0.0)
-        promised = float(look(start(), parts.arrays._replace(log_prior=log_prior)))
+        promised = float(look(start(), setup.arrays._replace(log_prior=log_prior)))
         assert promised == pytest.approx(10 * (member + 1.0) * SCALE, rel=1e-4)
 
 
 def test_doubt_is_the_log_of_the_models_disagreement() -> None:
     """Uniform posterior: the standard deviation of the members' means, averaged over coordinates, in data units."""
     by = np.array([0.1, 0.4, 0.7])
-    parts = parts_that_move(by.tolist(), [0.2] * 3, Known(lambda obs, action, next_obs: next_obs[..., 0] > -99.0))
+    setup = parts_that_move(
+        by.tolist(), [0.2] * 3, KnownTermination(lambda obs, action, next_obs: next_obs[..., 0] > -99.0)
+    )
     config = made_config(posterior="uniform")
-    found = jax.jit(lambda s: doubt(config, parts, s, made_log(), 20, jax.random.PRNGKey(0)))(start())
+    found = jax.jit(lambda s: doubt(config, setup, s, made_log(), 20, jax.random.PRNGKey(0)))(start())
     variance = np.mean([by.var() / 1.0**2, 0.0])  # the second coordinate never moves
     np.testing.assert_allclose(found.uncertainty, 0.5 * np.log(variance), rtol=1e-4)
     np.testing.assert_allclose(found.td_target, 0.2, rtol=1e-4)  # every episode ends at once: the reward is all
@@ -91,16 +93,16 @@ def test_doubt_is_the_log_of_the_models_disagreement() -> None:
 
 
 def test_the_whole_pool_carries_its_whole_prior() -> None:
-    parts = made_parts(log_prior=(0.0, 1.0, 2.0))
-    context = whole_pool(parts)
+    setup = made_parts(log_prior=(0.0, 1.0, 2.0))
+    context = whole_pool(setup)
     assert context.models.size == 3
     expected = np.exp([0.0, 1.0, 2.0])
     np.testing.assert_allclose(np.exp(context.log_prior), expected / expected.sum(), rtol=1e-5)
 
 
 def test_the_diagnosis_is_finite_and_complete() -> None:
-    config, parts, log = made_config(), made_parts(), made_log()
-    arrays, numbers = diagnose(config, parts, log, start())
+    config, setup, log = made_config(), made_parts(), made_log()
+    arrays, numbers = diagnose(config, setup, log, start())
     assert -1.0 <= numbers["uncertainty_td_spearman"] <= 1.0
     assert arrays["member_weight"].shape == (3,)
     assert arrays["member_weight"].sum() == pytest.approx(1.0, rel=1e-4)

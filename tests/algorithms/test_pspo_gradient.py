@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pspo_cases import COMPONENTS, critics_by_hand, f32, made_config, made_policy, mlp_by_hand, start
 
-from pspo.algorithms.pspo_improvement import Policies, improvement
+from pspo.algorithms.pspo.improvement import Policies, improvement
 
 KEY, TRUST = jax.random.PRNGKey(3), 0.2
 NETS = Policies(made_policy(1), made_policy(2), made_policy(4))

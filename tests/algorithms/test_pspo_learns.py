@@ -9,15 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pspo.algorithms import pspo, pspo_improvement
-from pspo.algorithms.pspo import Config
-from pspo.config import build
+from pspo.algorithms.pspo import algorithm as pspo
+from pspo.algorithms.pspo import improvement as pspo_improvement
+from pspo.algorithms.pspo.algorithm import Config
+from pspo.core.config import build
+from pspo.core.progress import silent
 from pspo.data import Dataset
-from pspo.data.batches import device_log
-from pspo.display import silent
-from pspo.dynamics.termination import Known
+from pspo.data.batches import device_dataset
+from pspo.dynamics.termination import KnownTermination
 from pspo.nets.actors import act
-from pspo.training import compile_chunk
+from pspo.training.loop import compile_chunk
 
 BEST = 0.5
 CONFIG = build(
@@ -34,23 +35,23 @@ CONFIG = build(
         "depth": 1,
         "steps": 800,
         "chunk": 200,
-        "critic_rate": 1e-2,
-        "policy_rate": 5e-3,
-        "target_rate": 0.1,
-        "centre_rate": 0.1,
+        "critic_lr": 1e-2,
+        "policy_lr": 5e-3,
+        "tau": 0.1,
+        "policy_tau": 0.1,
         "termination": "none",
         "model.pool": 2,
         "model.width": 16,
         "model.depth": 1,
         "model.steps": 400,
-        "model.learning_rate": 1e-2,
+        "model.lr": 1e-2,
         "model.batch": 64,
         "model.evaluate_every": 200,
         "reference.components": 1,
         "reference.width": 8,
         "reference.depth": 1,
         "reference.steps": 200,
-        "reference.learning_rate": 1e-2,
+        "reference.lr": 1e-2,
         "reference.batch": 64,
         "reference.evaluate_every": 200,
     },
@@ -79,22 +80,24 @@ def prepared(tmp_path_factory):
     data = bandit()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PSPO_CACHE", str(tmp_path_factory.mktemp("cache")))
-        parts, facts = pspo.prepare(CONFIG, data, 0, silent)
+        setup, facts = pspo.prepare(CONFIG, data, 0, silent)
         again, facts_again = pspo.prepare(CONFIG, data, 1, silent)
-    every_step_ends = Known(lambda obs, action, next_obs: jnp.ones(next_obs.shape[:-1], bool))
-    parts = parts._replace(arrays=parts.arrays._replace(terminated=every_step_ends))
-    return SimpleNamespace(data=data, parts=parts, facts=facts, again=again, facts_again=facts_again)
+    every_step_ends = KnownTermination(lambda obs, action, next_obs: jnp.ones(next_obs.shape[:-1], bool))
+    setup = setup._replace(arrays=setup.arrays._replace(terminated=every_step_ends))
+    return SimpleNamespace(data=data, setup=setup, facts=facts, again=again, facts_again=facts_again)
 
 
 def learnt_actions(prepared) -> tuple[np.ndarray, dict[str, float]]:
     """The learned policy's actions by its mode over the states, and the last chunk's metrics."""
-    parts, log = prepared.parts, device_log(prepared.data, prepared.parts.norm, CONFIG.gamma)
-    state = jax.jit(lambda log, key: pspo.init(CONFIG, parts, log, key))(log, jax.random.PRNGKey(0))
-    chunk, metrics = compile_chunk(pspo, CONFIG, parts), {}
+    setup, device_data = prepared.setup, device_dataset(prepared.data, prepared.setup.norm, CONFIG.gamma)
+    state = jax.jit(lambda device_data, key: pspo.init(CONFIG, setup, device_data, key))(
+        device_data, jax.random.PRNGKey(0)
+    )
+    chunk, metrics = compile_chunk(pspo, CONFIG, setup), {}
     for _ in range(CONFIG.steps // CONFIG.chunk):
-        state, metrics = chunk(state, parts.arrays, log, length=CONFIG.chunk)
+        state, metrics = chunk(state, setup.arrays, device_data, length=CONFIG.chunk)
     states = np.linspace(-0.9, 0.9, 7, dtype=np.float32)[:, None]
-    actions = jax.jit(lambda policy, obs: act(policy, parts.norm, obs))(pspo.policies(state)["policy"], states)
+    actions = jax.jit(lambda policy, obs: act(policy, setup.norm, obs))(pspo.policies(state)["policy"], states)
     return np.asarray(actions)[:, 0], {name: float(value) for name, value in metrics.items()}
 
 
@@ -106,7 +109,7 @@ def test_what_is_prepared_is_told_and_found_again(prepared) -> None:
     assert again["pool"]["cached"]
     assert again["reference"]["cached"]
     assert facts["pool"]["digest"] == again["pool"]["digest"]
-    for a, b in zip(jax.tree.leaves(prepared.parts.arrays), jax.tree.leaves(prepared.again.arrays), strict=True):
+    for a, b in zip(jax.tree.leaves(prepared.setup.arrays), jax.tree.leaves(prepared.again.arrays), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from pspo_cases import assert_same_bits, made_config, made_log, made_parts, run_chunks, same_bits, start
 
-from pspo import checkpoint
-from pspo.algorithms import pspo
-from pspo.training import compile_chunk
+from pspo.algorithms.pspo import algorithm as pspo
+from pspo.core import checkpoint
+from pspo.training.loop import compile_chunk
 
 CHUNKS = 3
 
@@ -17,13 +17,13 @@ CHUNKS = 3
 @pytest.fixture(scope="module")
 def without_beta():
     """Chunks with beta=0, whose compiled program several tests use."""
-    config, parts, log = made_config(beta=0.0), made_parts(), made_log()
-    chunk = compile_chunk(pspo, config, parts)
+    config, setup, log = made_config(beta=0.0), made_parts(), made_log()
+    chunk = compile_chunk(pspo, config, setup)
 
     def run(state, count):
         metrics = []
         for _ in range(count):
-            state, found = chunk(state, parts.arrays, log, length=config.chunk)
+            state, found = chunk(state, setup.arrays, log, length=config.chunk)
             metrics.append({name: float(value) for name, value in found.items()})
         return state, metrics
 
@@ -34,7 +34,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(without_beta) ->
     begin, run = without_beta
     first, again, other = (run(begin(seed), CHUNKS)[0] for seed in (0, 0, 1))
     assert_same_bits(first, again)
-    assert not same_bits(first.learned, other.learned)
+    assert not same_bits(first.params, other.params)
     assert int(first.step) == CHUNKS * 5
 
 
@@ -56,7 +56,7 @@ def test_the_other_ablations_stay_finite_and_leave_the_uniform_posterior(without
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
     assert {row["alpha"] for row in metrics} == {0.0}
     assert all(row["posterior_entropy"] < 1.0 - 1e-4 for row in metrics)
-    assert not same_bits(run(begin(0), CHUNKS)[0].learned, state.learned)
+    assert not same_bits(run(begin(0), CHUNKS)[0].params, state.params)
 
 
 def test_a_state_survives_its_checkpoint_and_goes_on_with_the_same_bits(tmp_path, without_beta) -> None:
@@ -75,10 +75,10 @@ def test_a_state_survives_its_checkpoint_and_goes_on_with_the_same_bits(tmp_path
 
 def test_chunks_of_one_length_are_compiled_once() -> None:
     """Traced without being run: what goes in has the type of what comes out, so no chunk is compiled again."""
-    config, parts, log = made_config(), made_parts(), made_log()
+    config, setup, log = made_config(), made_parts(), made_log()
     state = start()
-    chunk = compile_chunk(pspo, config, parts)
-    after, _ = jax.eval_shape(lambda s: chunk(s, parts.arrays, log, length=5), state)
+    chunk = compile_chunk(pspo, config, setup)
+    after, _ = jax.eval_shape(lambda s: chunk(s, setup.arrays, log, length=5), state)
     for before, later in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
         assert (before.shape, before.dtype, before.weak_type) == (later.shape, later.dtype, later.weak_type)
 
@@ -87,5 +87,5 @@ def test_policies_are_the_policy_itself_and_its_average() -> None:
     state = start()
     found = pspo.policies(state)
     assert list(found) == ["policy", "centre"]
-    assert found["policy"] is state.learned.policy
+    assert found["policy"] is state.params.policy
     assert found["centre"] is state.centre

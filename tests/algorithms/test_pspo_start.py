@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from pspo_cases import critics_by_hand, made_config, made_log, made_parts, start
 
-from pspo.algorithms import pspo, pspo_improvement
+from pspo.algorithms.pspo import algorithm as pspo
+from pspo.algorithms.pspo import improvement as pspo_improvement
 from pspo.data import Dataset
 from pspo.data.batches import returns_known
 from pspo.data.normalise import fit_normaliser
@@ -20,26 +21,24 @@ LOG, PARTS = made_log(), made_parts()
 
 
 def test_critics_start_at_the_logs_returns_where_they_are_known():
-    truth = np.asarray(LOG.rows.obs)[:, 0]
+    truth = np.asarray(LOG.transitions.obs)[:, 0]
     known = np.asarray(LOG.to_go_known)
     log = LOG._replace(to_go=jnp.asarray(np.where(known, truth, truth + 5.0)))  # what is unknown would pull it up
-    config = made_config(start_steps=1500, critic_rate=0.01)
+    config = made_config(start_steps=1500, critic_lr=0.01)
     begun = jax.jit(lambda log, key: pspo.init(config, PARTS, log, key))(log, jax.random.PRNGKey(0))
-    features = PARTS.norm.encode(LOG.rows.obs)
-    q = apply_stack(begun.learned.critic, jnp.concatenate([features, LOG.rows.action], axis=-1))[..., 0]
-    said = np.concatenate([q, begun.learned.value(features)[None, :, 0]])
+    features = PARTS.norm.encode(LOG.transitions.obs)
+    q = apply_stack(begun.params.critic, jnp.concatenate([features, LOG.transitions.action], axis=-1))[..., 0]
+    said = np.concatenate([q, begun.params.value(features)[None, :, 0]])
     assert np.abs(said - truth).mean() < 0.2 * np.abs(truth - truth.mean()).mean()
-    for learned, target in zip(
-        jax.tree.leaves(begun.learned.critic), jax.tree.leaves(begun.target_critic), strict=True
-    ):
-        np.testing.assert_array_equal(learned, target)
+    for params, target in zip(jax.tree.leaves(begun.params.critic), jax.tree.leaves(begun.target_critic), strict=True):
+        np.testing.assert_array_equal(params, target)
 
 
 @pytest.mark.parametrize(("together", "reduce"), [("mean", np.mean), ("min", np.min)])
 def test_what_the_critics_say_together(together, reduce):
     config, critic = made_config(critics=3, critic_value=together), start().target_critic
-    features = np.asarray(PARTS.norm.encode(LOG.rows.obs))
-    action = np.random.default_rng(0).uniform(-1, 1, (4, *LOG.rows.action.shape)).astype(np.float32)
+    features = np.asarray(PARTS.norm.encode(LOG.transitions.obs))
+    action = np.random.default_rng(0).uniform(-1, 1, (4, *LOG.transitions.action.shape)).astype(np.float32)
     found = jax.jit(lambda f, a: pspo.q_values(config, critic, f, a))(features, action)
     for k in range(4):
         each = critics_by_hand(critic, features, action[k])

@@ -23,11 +23,12 @@ from pspo_cases import (
     start,
 )
 
-from pspo.algorithms import pspo, pspo_improvement
-from pspo.algorithms.pspo import Learned, State
-from pspo.algorithms.pspo_improvement import Sampled, alpha_at, improve
+from pspo.algorithms.pspo import algorithm as pspo
+from pspo.algorithms.pspo import improvement as pspo_improvement
+from pspo.algorithms.pspo.algorithm import Params, State
+from pspo.algorithms.pspo.improvement import Sampled, alpha_at, improve
 
-CONFIG = made_config(beta=2.0, critic_rate=0.01, target_rate=0.25, centre_rate=0.125, trust_rate=0.05)
+CONFIG = made_config(beta=2.0, critic_lr=0.01, tau=0.25, policy_tau=0.125, lambda_lr=0.05)
 PARTS, LOG = made_parts(log_prior=(0.0, 1.0, -0.5)), made_log()
 WATCHED = ("antithetic_noise", "rollout_action", "posterior", "draw_members", "sample_actions", "improve")
 
@@ -40,14 +41,14 @@ def some_state() -> State:
         return jax.tree.map(lambda leaf: leaf + f32(rng.normal(scale=0.3, size=leaf.shape)), tree)
 
     state = start()
-    learned = Learned(made_policy(2), noisy(state.learned.critic), noisy(state.learned.value))
+    params = Params(made_policy(2), noisy(state.params.critic), noisy(state.params.value))
     return state._replace(
-        learned=learned,
+        params=params,
         target_critic=noisy(state.target_critic),
         centre=made_policy(4),
         f_spread=jnp.float32(0.6),
         log_trust=jnp.log(jnp.float32(0.4)),
-        chains=state.chains._replace(obs=state.chains.obs + 0.5),
+        rollouts=state.rollouts._replace(obs=state.rollouts.obs + 0.5),
     )
 
 
@@ -63,7 +64,7 @@ def iterate():
 
         @jax.jit
         def compiled(state: State, key):
-            moved, context = pspo.imagine(CONFIG, PARTS, LOG, state)
+            moved, context = pspo.begin_chunk(CONFIG, PARTS, LOG, state)
             batch = pspo.draw(CONFIG, LOG, key)
             after, metrics = pspo.update(CONFIG, PARTS, context, moved, batch, key)
             return after, metrics, batch, context, dict(seen)
@@ -98,7 +99,7 @@ def one(iterate) -> SimpleNamespace:
 def by_hand_synthetic(one) -> SimpleNamespace:
     """Eq. model:eq1 and opt:eq2 at the chains, in loops over models and draws."""
     state, norm = one.before, PARTS.norm
-    obs, action = np.asarray(state.chains.obs, np.float64), np.asarray(one.rollout_action, np.float64)
+    obs, action = np.asarray(state.rollouts.obs, np.float64), np.asarray(one.rollout_action, np.float64)
     noise = np.asarray(one.antithetic_noise, np.float64)
     features = encode_by_hand(norm, obs)
     q = critics_by_hand(state.target_critic, features, action).mean(axis=0)
@@ -110,7 +111,7 @@ def by_hand_synthetic(one) -> SimpleNamespace:
         for draw in noise[:, 0]:
             next_obs = np.clip(obs + mean[:, :2] + std[:, :2] * draw, -5.0, 5.0)
             done = np.asarray(ends(obs, raw_action, next_obs))
-            value = mlp_by_hand(state.learned.value, encode_by_hand(norm, next_obs))[:, 0]
+            value = mlp_by_hand(state.params.value, encode_by_hand(norm, next_obs))[:, 0]
             values.append(np.where(done, 0.0, value))
             every_done.append(done)
         backups.append(mean[:, 2] + CONFIG.gamma * np.mean(values, axis=0))
@@ -132,7 +133,7 @@ def test_synthetic_targets_are_the_posteriors_expected_backup(one) -> None:
 
 def test_real_targets_are_reward_plus_discounted_value_unless_terminal(one) -> None:
     real = one.batch.real
-    value = mlp_by_hand(one.before.learned.value, encode_by_hand(PARTS.norm, real.next_obs))[:, 0]
+    value = mlp_by_hand(one.before.params.value, encode_by_hand(PARTS.norm, real.next_obs))[:, 0]
     terminal = np.asarray(real.terminal)
     assert 0 < terminal.sum() < len(terminal)
     expected = np.asarray(real.reward) + np.where(terminal, 0.0, CONFIG.gamma * value)
@@ -143,11 +144,11 @@ def test_every_row_meets_its_own_target(one) -> None:
     """Features, actions and targets are stacked in the same order, real rows first."""
     features, action, target = one.critic_loss
     real = one.batch.real
-    obs = np.concatenate([real.obs, one.before.chains.obs])
+    obs = np.concatenate([real.obs, one.before.rollouts.obs])
     np.testing.assert_allclose(features, encode_by_hand(PARTS.norm, obs), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(action, np.concatenate([real.action, one.rollout_action]))
     assert np.abs(one.rollout_action).max() <= 1.0
-    q = critics_by_hand(one.before.learned.critic, np.asarray(features, np.float64), np.asarray(action, np.float64))
+    q = critics_by_hand(one.before.params.critic, np.asarray(features, np.float64), np.asarray(action, np.float64))
     expected = ((q - np.asarray(target, np.float64)) ** 2).mean()
     assert float(one.metrics["critic_loss"]) == pytest.approx(expected, rel=1e-3)
 
@@ -161,8 +162,7 @@ def by_hand_improvement(one) -> SimpleNamespace:
     unit = np.clip(1.02 * np.tanh(x), -1.0, 1.0)
     q = critics_by_hand(state.target_critic, features, unit).mean(axis=0)
     mu, policy, centre = (
-        np.exp(log_density_by_hand(p, features, x))
-        for p in (PARTS.arrays.reference, state.learned.policy, state.centre)
+        np.exp(log_density_by_hand(p, features, x)) for p in (PARTS.arrays.reference, state.params.policy, state.centre)
     )
     proposal = 0.5 * (mu + policy)
     alpha, trust = CONFIG.alpha, float(np.exp(state.log_trust))
@@ -185,7 +185,7 @@ def test_soft_values_and_improvement_weights_are_the_closed_forms(one) -> None:
 
 def test_value_and_policy_losses_are_regression_and_weighed_likelihood(one) -> None:
     expected = by_hand_improvement(one)
-    value = mlp_by_hand(one.before.learned.value, expected.features)[:, 0]
+    value = mlp_by_hand(one.before.params.value, expected.features)[:, 0]
     assert float(one.metrics["value_loss"]) == pytest.approx(((value - expected.soft) ** 2).mean(), rel=1e-3)
     likelihood = -(expected.weight * np.log(expected.policy)).sum(axis=0).mean()
     assert float(one.metrics["policy_loss"]) == pytest.approx(likelihood, rel=1e-3, abs=1e-4)
@@ -230,8 +230,8 @@ def test_without_the_reference_term_mu_has_no_part() -> None:
 def test_averages_follow_at_their_rates(one) -> None:
     before, after = one.before, one.after
     for old, online, new, rate in (
-        (before.target_critic, after.learned.critic, after.target_critic, 0.25),
-        (before.centre, after.learned.policy, after.centre, 0.125),
+        (before.target_critic, after.params.critic, after.target_critic, 0.25),
+        (before.centre, after.params.policy, after.centre, 0.125),
     ):
         for o, f, n in zip(*(jax.tree.leaves(tree) for tree in (old, online, new)), strict=True):
             expected = (1 - rate) * np.asarray(o, np.float64) + rate * np.asarray(f, np.float64)
@@ -240,7 +240,7 @@ def test_averages_follow_at_their_rates(one) -> None:
 
 def test_each_network_learns_at_its_own_rate(one) -> None:
     """Adam's first step is the learning rate, whatever the gradient."""
-    before, after = one.before.learned, one.after.learned
+    before, after = one.before.params, one.after.params
     for part, rate in (("policy", 1e-3), ("critic", 0.01), ("value", 0.01)):
         for old, new in zip(jax.tree.leaves(getattr(before, part)), jax.tree.leaves(getattr(after, part)), strict=True):
             step = np.abs(np.asarray(new, np.float64) - np.asarray(old, np.float64))
@@ -253,7 +253,12 @@ def test_the_spread_of_f_is_followed(one) -> None:
 
 
 def test_chains_follow_the_drawn_member(one) -> None:
-    weighed, member, before, after = one.posterior, np.asarray(one.draw_members), one.before.chains, one.after.chains
+    weighed, member, before, after = (
+        one.posterior,
+        np.asarray(one.draw_members),
+        one.before.rollouts,
+        one.after.rollouts,
+    )
     for b in range(CONFIG.synthetic_batch):
         over = bool(weighed.done[0, member[b], b]) or int(before.age[b]) + 1 >= CONFIG.rollout_horizon
         expected = one.batch.restart[b] if over else weighed.next_obs[0, member[b], b]
@@ -267,7 +272,7 @@ def test_lambda_rises_above_epsilon_and_falls_below(iterate, one) -> None:
     kl = float(one.metrics["kl_centre"])
     assert kl > 2 * CONFIG.epsilon
     assert float(one.after.log_trust) == pytest.approx(np.log(0.4) + 0.05, abs=1e-5)  # the push is at most one
-    close = iterate(state._replace(centre=state.learned.policy))
+    close = iterate(state._replace(centre=state.params.policy))
     assert float(close.metrics["kl_centre"]) == pytest.approx(0.0, abs=1e-6)
     assert float(close.after.log_trust) == pytest.approx(np.log(0.4) - 0.05, abs=1e-5)
     assert float(close.metrics["lambda"]) == pytest.approx(0.4, rel=1e-5)
@@ -275,7 +280,7 @@ def test_lambda_rises_above_epsilon_and_falls_below(iterate, one) -> None:
 
 def test_lambda_follows_the_excess_in_between(iterate) -> None:
     state = some_state()
-    nudged = jax.tree.map(lambda leaf: leaf + 0.005, state.learned.policy)
+    nudged = jax.tree.map(lambda leaf: leaf + 0.005, state.params.policy)
     found = iterate(state._replace(centre=nudged))
     kl = float(found.metrics["kl_centre"])
     push = np.clip(kl / CONFIG.epsilon - 1.0, -1.0, 1.0)
@@ -287,7 +292,7 @@ def test_lambda_stays_in_its_range(iterate) -> None:
     lowest, highest = pspo.TRUST_RANGE
     state = some_state()
     assert float(iterate(state._replace(log_trust=jnp.float32(highest))).after.log_trust) == pytest.approx(highest)
-    close = state._replace(centre=state.learned.policy, log_trust=jnp.float32(lowest))
+    close = state._replace(centre=state.params.policy, log_trust=jnp.float32(lowest))
     assert float(iterate(close).after.log_trust) == pytest.approx(lowest)
 
 
@@ -318,19 +323,19 @@ def test_metrics_tell_what_happened(one) -> None:
 
 def test_the_policy_starts_as_mu_and_ages_are_spread() -> None:
     state = start()
-    for other in (state.learned.policy, state.centre):
+    for other in (state.params.policy, state.centre):
         for a, b in zip(jax.tree.leaves(other), jax.tree.leaves(PARTS.arrays.reference), strict=True):
             np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(state.chains.age, [0, 1, 2, 3, 0])
-    logged = np.asarray(LOG.rows.obs)
-    assert all((logged == row).all(axis=1).any() for row in np.asarray(state.chains.obs))
+    np.testing.assert_array_equal(state.rollouts.age, [0, 1, 2, 3, 0])
+    logged = np.asarray(LOG.transitions.obs)
+    assert all((logged == row).all(axis=1).any() for row in np.asarray(state.rollouts.obs))
     assert float(np.exp(state.log_trust)) == pytest.approx(CONFIG.trust, rel=1e-5)
 
 
 @pytest.mark.parametrize("wait", [0, 3])
 def test_learning_rates_are_constant_for_one_half_and_fall_to_their_fraction(wait) -> None:
-    config = made_config(steps=10, critic_rate=0.1, policy_rate=0.01, final_rate=0.2, policy_wait=wait)
-    optimiser, ones = pspo.optimiser(config), Learned(jnp.ones(1), jnp.ones(1), jnp.ones(1))
+    config = made_config(steps=10, critic_lr=0.1, policy_lr=0.01, final_lr=0.2, policy_wait=wait)
+    optimiser, ones = pspo.optimiser(config), Params(jnp.ones(1), jnp.ones(1), jnp.ones(1))
 
     @jax.jit
     def many(opt):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pspo_cases import made_config, made_log, made_parts, start
 
-from pspo.algorithms import pspo
+from pspo.algorithms.pspo import algorithm as pspo
 
 visit = jax.jit(pspo.visit)
 
@@ -18,11 +18,11 @@ visit = jax.jit(pspo.visit)
 @settings(max_examples=40, deadline=None)
 def test_the_ring_holds_the_newest_states_and_draws_only_from_them(blocks: int, steps: int, seed: int) -> None:
     state = start()
-    count, columns = state.chains.obs.shape
+    count, columns = state.rollouts.obs.shape
     state = state._replace(visited=jnp.full((blocks * count, columns), jnp.nan))
     for step in range(steps):
         here = jnp.full((count, columns), float(step)) + jnp.arange(count)[:, None] / 100.0
-        state = state._replace(chains=state.chains._replace(obs=here), step=jnp.int32(step))
+        state = state._replace(rollouts=state.rollouts._replace(obs=here), step=jnp.int32(step))
         visited, drawn = visit(state, jax.random.PRNGKey(seed))
         state = state._replace(visited=visited)
     kept = np.asarray(state.visited)[:, 0]
@@ -42,12 +42,12 @@ def test_synthetic_rows_come_from_the_visited_states_and_chains_go_on_as_before(
             state = state._replace(visited=state.visited.at[:20].set(3.0), step=jnp.int32(4))
 
         def run(state, key, config=config):
-            moved, context = pspo.imagine(config, parts, log, state)
+            moved, context = pspo.begin_chunk(config, parts, log, state)
             return pspo.update(config, parts, context, moved, pspo.draw(config, log, key), key)
 
         after[capacity], _ = jax.jit(run)(state, jax.random.PRNGKey(3))
-    np.testing.assert_allclose(after[0].chains.obs, after[21].chains.obs, rtol=1e-6)
+    np.testing.assert_allclose(after[0].rollouts.obs, after[21].rollouts.obs, rtol=1e-6)
     np.testing.assert_array_equal(after[21].visited[:20], 3.0)
-    np.testing.assert_allclose(after[21].visited[20:], state.chains.obs, rtol=1e-6)
-    critics = [jax.tree.leaves(one.learned.critic)[0] for one in after.values()]
+    np.testing.assert_allclose(after[21].visited[20:], state.rollouts.obs, rtol=1e-6)
+    critics = [jax.tree.leaves(one.params.critic)[0] for one in after.values()]
     assert np.abs(critics[0] - critics[1]).max() > 1e-6  # other states, other gradients

@@ -27,13 +27,13 @@ from dynamics_cases import made_ensemble, member_by_hand, plain_norm, unlimited
 from tiny_task import tiny_log
 
 from pspo.algorithms import rambo
-from pspo.algorithms.model_based import Arrays, Parts
-from pspo.data.batches import Log, Rows
-from pspo.display import silent
+from pspo.algorithms.common.model_based import Arrays, Setup
+from pspo.core.progress import silent
+from pspo.data.batches import DeviceDataset, Transitions
 from pspo.dynamics import adversary
 from pspo.dynamics.adversary import Logged, Played
 from pspo.dynamics.fit import ModelConfig, Targets, is_trained
-from pspo.dynamics.termination import Known
+from pspo.dynamics.termination import KnownTermination
 
 OBS, BATCH, MEMBERS = 2, 6, 3
 ELITE = [2, 0]
@@ -50,17 +50,19 @@ def ends(obs: Any, action: Any, next_obs: Any) -> Any:
     return next_obs[..., 0] > 1.0
 
 
-def made_log(rows: int = 30) -> Log:
+def made_log(rows: int = 30) -> DeviceDataset:
     rng = np.random.default_rng(2)
     obs, next_obs = (f32(rng.normal(size=(rows, OBS))) for _ in range(2))
     reward, terminal = f32(rng.normal(size=rows)), jnp.asarray(rng.random(rows) < 0.2)
-    parts = Rows(obs, f32(rng.uniform(-1, 1, (rows, 1))), reward, next_obs, terminal)
-    return Log(parts, jnp.arange(rows), reward, terminal)
+    setup = Transitions(obs, f32(rng.uniform(-1, 1, (rows, 1))), reward, next_obs, terminal)
+    return DeviceDataset(setup, jnp.arange(rows), reward, terminal)
 
 
 LOG = made_log()
 COUNTS = np.column_stack([np.repeat((np.arange(30) % 4 > 0)[:, None], OBS, 1), np.ones(30, bool)])
-PARTS = Parts(Arrays(MODELS, jnp.asarray(ELITE), Known(ends), jnp.asarray(COUNTS)), NORM, MODEL_NORM, unlimited())
+PARTS = Setup(
+    Arrays(MODELS, jnp.asarray(ELITE), KnownTermination(ends), jnp.asarray(COUNTS)), NORM, MODEL_NORM, unlimited()
+)
 CONFIG = made_config(
     rambo,
     batch=BATCH,
@@ -68,9 +70,9 @@ CONFIG = made_config(
     rollout_horizon=2,
     adversary_steps=3,
     adversary_weight=0.4,
-    adversary_rate=0.02,
+    adversary_lr=0.02,
     cloning_steps=60,
-    cloning_rate=0.03,
+    cloning_lr=0.03,
     model=ModelConfig(pool=MEMBERS, batch=4, weight_decay=0.1),
 )
 
@@ -145,9 +147,9 @@ def member(tree: Any, m: int) -> Any:
 
 def test_the_defaults_are_the_authors() -> None:
     config = rambo.Config()
-    assert (config.adversary_weight, config.adversary_steps, config.adversary_rate) == (3e-4, 1000, 3e-4)
+    assert (config.adversary_weight, config.adversary_steps, config.adversary_lr) == (3e-4, 1000, 3e-4)
     assert (config.real_ratio, config.rollout_horizon, config.retain, config.elites) == (0.5, 5, 5, 5)
-    assert (config.critic_rate, config.actor_rate, config.cloning_rate) == (3e-4, 1e-4, 1e-4)
+    assert (config.critic_lr, config.actor_lr, config.cloning_lr) == (3e-4, 1e-4, 1e-4)
 
 
 def test_the_likelihood_is_the_elites_average_density_jointly_over_all_columns() -> None:
@@ -228,35 +230,35 @@ def test_an_outcome_is_drawn_by_one_elite_per_row_anew_each_time() -> None:
 
 def test_an_advantage_compares_the_outcome_under_the_mode_with_the_action(monkeypatch) -> None:
     """Online critics, the smaller of them, no entropy, nothing past an end; the outcome no lower than columns go."""
-    learned, norm = state().agent.learned, MODEL_NORM
+    params, norm = state().agent.params, MODEL_NORM
     target = np.random.default_rng(5).normal(size=(BATCH, 3))
     target[:2, 0] = 6.0  # far enough for an end
     monkeypatch.setattr(rambo, "draw_targets", lambda models, x, key: f32(target))
-    place = rambo.World(MODELS, Known(ends), norm, NORM, unlimited(edge_low=-0.5))
-    obs = LOG.rows.obs[:BATCH]
-    played, next_obs = jax.jit(partial(rambo.play, CONFIG, place, learned))(obs, jax.random.PRNGKey(3))
+    place = rambo.ModelEnv(MODELS, KnownTermination(ends), norm, NORM, unlimited(edge_low=-0.5))
+    obs = LOG.transitions.obs[:BATCH]
+    played, next_obs = jax.jit(partial(rambo.play, CONFIG, place, params))(obs, jax.random.PRNGKey(3))
 
     raw = target * np.asarray(MODELS.target_std) + np.asarray(MODELS.target_mean)
     reached = np.maximum(np.asarray(obs) + raw[:, :2], -0.5)
     np.testing.assert_allclose(next_obs, reached, rtol=1e-4, atol=1e-5)
     now, then = ((np.asarray(o, np.float64) - NORM.obs_mean) / NORM.obs_std for o in (obs, reached))
     action = np.asarray(played.x[:, 2:], np.float64)
-    mode = np.tanh(net_by_hand(learned.actor.net, then)[:, :1])
-    ahead = critics_by_hand(learned.critic, then, mode).min(axis=0)
-    here = critics_by_hand(learned.critic, now, action).min(axis=0)
+    mode = np.tanh(net_by_hand(params.actor.net, then)[:, :1])
+    ahead = critics_by_hand(params.critic, then, mode).min(axis=0)
+    here = critics_by_hand(params.critic, now, action).min(axis=0)
     over = reached[:, 0] > 1.0
     assert 2 <= over.sum() < BATCH
     expected = 4.0 * raw[:, 2] + CONFIG.gamma * np.where(over, 0.0, ahead) - here
     np.testing.assert_allclose(played.advantage, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(played.x[:, :2], (np.asarray(obs) - norm.obs_mean) / norm.obs_std, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(played.target, target, rtol=1e-6)  # as drawn, not as kept inside the range
-    assert np.abs(action - np.tanh(net_by_hand(learned.actor.net, now)[:, :1])).max() > 0.01  # with the policy's noise
+    assert np.abs(action - np.tanh(net_by_hand(params.actor.net, now)[:, :1])).max() > 0.01  # with the policy's noise
 
 
 def test_logged_rows_come_as_the_fit_has_them_and_differ_between_members() -> None:
-    place = rambo.World(MODELS, Known(ends), MODEL_NORM, NORM, unlimited())
+    place = rambo.ModelEnv(MODELS, KnownTermination(ends), MODEL_NORM, NORM, unlimited())
     logged = jax.jit(lambda key: adversary.draw_logged(place, LOG, jnp.asarray(COUNTS), 50, key))(jax.random.PRNGKey(1))
-    rows = LOG.rows
+    rows = LOG.transitions
     x = np.column_stack([(np.asarray(rows.obs) - MODEL_NORM.obs_mean) / MODEL_NORM.obs_std, rows.action])
     raw = np.column_stack([np.asarray(rows.next_obs) - np.asarray(rows.obs), np.asarray(rows.reward) / 4.0])
     value = (raw - np.asarray(MODELS.target_mean)) / np.asarray(MODELS.target_std)
@@ -269,19 +271,19 @@ def test_logged_rows_come_as_the_fit_has_them_and_differ_between_members() -> No
 
 
 def test_a_step_is_adams_on_that_loss_and_rollouts_begin_anew_only_in_their_time(monkeypatch) -> None:
-    monkeypatch.setattr(rambo, "play", lambda config, place, learned, obs, key: (PLAYED, obs + 100.0))
+    monkeypatch.setattr(rambo, "play", lambda config, place, params, obs, key: (PLAYED, obs + 100.0))
     monkeypatch.setattr(rambo, "draw_logged", lambda *_: LOGGED)
     fill = lambda leaf: f32(RNG.uniform(0.01, 0.05, leaf.shape)) if leaf.dtype == np.float32 else leaf + 3  # noqa: E731
     opt = jax.tree.map(fill, state().models_opt)
     turn = rambo.Turn(state().models, opt, jnp.full((BATCH, OBS), 1000.0))
     step = jax.jit(lambda turn, number: rambo.models_step(
-        CONFIG, PARTS, LOG, state().agent.learned, turn, (number, jax.random.PRNGKey(4))
+        CONFIG, PARTS, LOG, state().agent.params, turn, (number, jax.random.PRNGKey(4))
     )[0])  # fmt: skip
     first = step(turn, 0)
     moved = adam_by_hand(turn.models, jax.tree.map(np.float64, found_gradients()[0]), adam_moments(opt), 0.02)
     decayed = jax.tree.map(lambda new, old: new - 0.02 * 0.1 * np.asarray(old, np.float64), moved, turn.models)
     assert_close(first.models, decayed, atol=1e-5)
-    logged = np.asarray(LOG.rows.obs)
+    logged = np.asarray(LOG.transitions.obs)
     for number, begins in ((0, True), (1, False), (2, True), (3, False)):
         from_where = np.asarray(step(turn, number).obs) - 100.0
         fresh = [(np.abs(logged - one).max(1) < 1e-4).any() for one in from_where]
@@ -291,20 +293,20 @@ def test_a_step_is_adams_on_that_loss_and_rollouts_begin_anew_only_in_their_time
 @cache
 def imagining(weight: float) -> Any:
     config = made_config(rambo, **{name: getattr(CONFIG, name) for name in CHANGED} | {"adversary_weight": weight})
-    return jax.jit(partial(rambo.imagine, config, PARTS, LOG))
+    return jax.jit(partial(rambo.begin_chunk, config, PARTS, LOG))
 
 
-CHANGED = ("batch", "starts", "rollout_horizon", "adversary_steps", "adversary_rate", "model")
+CHANGED = ("batch", "starts", "rollout_horizon", "adversary_steps", "adversary_lr", "model")
 
 
 def test_the_models_have_their_turn_after_every_chunk_but_not_before_the_first() -> None:
-    imagine, begun = imagining(0.4), state()
-    first, said = imagine(begun)
+    begin_chunk, begun = imagining(0.4), state()
+    first, said = begin_chunk(begun)
     assert same_bits((first.models, first.models_opt), (begun.models, begun.models_opt))
     assert float(said["adversary_loss"]) == float(said["likelihood_loss"]) == 0.0
     later = begun._replace(step=jnp.int32(5))
-    second, said = imagine(later)
-    assert same_bits((second, said), imagine(later))
+    second, said = begin_chunk(later)
+    assert same_bits((second, said), begin_chunk(later))
     assert int(adam_moments(second.models_opt).count) == CONFIG.adversary_steps
     assert np.isfinite(list(map(float, said.values()))).all()
     assert float(said["likelihood_loss"]) != 0.0
@@ -331,8 +333,8 @@ def test_without_the_adversary_the_models_stay_as_they_were_fitted() -> None:
 def test_rollouts_go_through_the_elites_alone() -> None:
     """Members outside may say what they like."""
     absurd = eqx.tree_at(lambda m: m.net.biases[-1], state().models, state().models.net.biases[-1].at[1].set(1e6))
-    imagine = imagining(0.0)
-    assert same_bits(imagine(state())[0].buffer, imagine(state()._replace(models=absurd))[0].buffer)
+    begin_chunk = imagining(0.0)
+    assert same_bits(begin_chunk(state())[0].buffer, begin_chunk(state()._replace(models=absurd))[0].buffer)
 
 
 def test_it_begins_with_the_pool_and_a_policy_that_imitates_the_log() -> None:
@@ -340,12 +342,12 @@ def test_it_begins_with_the_pool_and_a_policy_that_imitates_the_log() -> None:
     assert same_bits(eqx.combine(begun.models, MODELS), MODELS)
     assert begun.models.target_mean is None  # a scale that nothing trains is not part of the state
     assert int(begun.step) == int(begun.buffer.size) == 0
-    features = NORM.encode(LOG.rows.obs)
+    features = NORM.encode(LOG.transitions.obs)
     plain = rambo.model_based.init(CONFIG, PARTS, LOG, jax.random.split(jax.random.PRNGKey(0))[0])
-    likelihood = jax.jit(lambda actor: actor.log_prob(features, LOG.rows.action).mean())
-    assert likelihood(begun.agent.learned.actor) > likelihood(plain.agent.learned.actor) + 0.1
-    assert same_bits(begun.agent.learned.critic, plain.agent.learned.critic)
-    assert rambo.policies(begun) == {"policy": begun.agent.learned.actor}
+    likelihood = jax.jit(lambda actor: actor.log_prob(features, LOG.transitions.action).mean())
+    assert likelihood(begun.agent.params.actor) > likelihood(plain.agent.params.actor) + 0.1
+    assert same_bits(begun.agent.params.critic, plain.agent.params.critic)
+    assert rambo.policies(begun) == {"policy": begun.agent.params.actor}
 
 
 @pytest.mark.parametrize("unknown", [True, False])
@@ -355,12 +357,12 @@ def test_it_knows_which_next_states_were_logged(unknown: bool, monkeypatch) -> N
         "prepare",
         lambda *_: (PARTS._replace(arrays=PARTS.arrays._replace(counts=None)), {"pool": 1}),
     )
-    log = tiny_log(40)
-    known = ~log.terminal if unknown else np.ones(40, bool)
-    parts, facts = rambo.prepare(CONFIG, tiny_log(40, next_known=known), 0, silent)
+    device_data = tiny_log(40)
+    known = ~device_data.terminal if unknown else np.ones(40, bool)
+    setup, facts = rambo.prepare(CONFIG, tiny_log(40, next_known=known), 0, silent)
     assert facts == {"pool": 1}
     if not unknown:
-        assert parts.arrays.counts is None
+        assert setup.arrays.counts is None
     else:
-        expected = np.column_stack([*[~log.terminal] * 3, np.ones(40, bool)])
-        np.testing.assert_array_equal(parts.arrays.counts, expected)  # pyright: ignore[reportArgumentType]
+        expected = np.column_stack([*[~device_data.terminal] * 3, np.ones(40, bool)])
+        np.testing.assert_array_equal(setup.arrays.counts, expected)  # pyright: ignore[reportArgumentType]

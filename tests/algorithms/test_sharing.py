@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pspo.algorithms import get_algorithm
+from pspo.algorithms.registry import preset
 from pspo.algorithms.sharing import about_pool, sharers
-from pspo.config import build, preset
+from pspo.core.config import build
 
 DATA: dict[str, Any] = {
     "liquidation": SimpleNamespace(task="liquidation", name="liquidation"),

@@ -66,19 +66,17 @@ def update_by_hand(config: Any, state: Any, acting: bool) -> ByHand:
     def td(critic: Any) -> float:
         return ((critics_by_hand(critic, FEATURES, LOGGED) - target) ** 2).mean(axis=1).sum()
 
-    old = state.learned
-    critic = adam_by_hand(old.critic, slopes(td, old.critic), adam_moments(state.critic_opt), config.critic_rate)
-    learned, averages, loss = old._replace(critic=critic), state.target, 0.0
+    old = state.params
+    critic = adam_by_hand(old.critic, slopes(td, old.critic), adam_moments(state.critic_opt), config.critic_lr)
+    params, averages, loss = old._replace(critic=critic), state.target, 0.0
     if acting:
         size = np.abs(critics_by_hand(critic, FEATURES, acts(old.actor, FEATURES))[0]).mean()
         loss = actor_loss_by_hand(config, old.actor, critic)
         grads = slopes(lambda actor: actor_loss_by_hand(config, actor, critic, size), old.actor)
-        learned = learned._replace(
-            actor=adam_by_hand(old.actor, grads, adam_moments(state.actor_opt), config.actor_rate)
-        )
-        averages = average_by_hand(state.target, learned, config.target_rate)
+        params = params._replace(actor=adam_by_hand(old.actor, grads, adam_moments(state.actor_opt), config.actor_lr))
+        averages = average_by_hand(state.target, params, config.tau)
     q = critics_by_hand(old.critic, FEATURES, LOGGED)
-    return ByHand(state._replace(learned=learned, target=averages), td(old.critic), loss, q)
+    return ByHand(state._replace(params=params, target=averages), td(old.critic), loss, q)
 
 
 @cache
@@ -94,7 +92,7 @@ UPDATE = compiled_update(td3bc, CONFIG)
 def test_the_defaults_are_the_papers() -> None:
     config = td3bc.Config()
     assert (config.alpha, config.noise, config.noise_clip, config.actor_period) == (2.5, 0.2, 0.5, 2)
-    assert (config.critic_rate, config.actor_rate, config.target_rate) == (3e-4, 3e-4, 0.005)
+    assert (config.critic_lr, config.actor_lr, config.tau) == (3e-4, 3e-4, 0.005)
 
 
 def test_the_target_smooths_the_target_actors_action_and_takes_the_smaller_critic() -> None:
@@ -113,7 +111,7 @@ def test_the_target_smooths_the_target_actors_action_and_takes_the_smaller_criti
 
 def test_lambda_takes_the_first_critic_and_imitation_averages_over_rows_and_columns() -> None:
     state = made_state(td3bc, CONFIG)
-    actor, critic = state.learned
+    actor, critic = state.params
     for config in (CONFIG, made_config(td3bc, alpha=0.0), made_config(td3bc, imitation=0.0, alpha=0.7)):
         found = td3bc.actor_loss(config, actor, critic, f32(FEATURES), ROWS.action)
         assert found == pytest.approx(actor_loss_by_hand(config, actor, critic), rel=1e-5)
@@ -125,11 +123,11 @@ def test_lambda_takes_the_first_critic_and_imitation_averages_over_rows_and_colu
 def test_an_iteration_without_actor_step_moves_the_critics_only() -> None:
     state, after, metrics = updated(0)
     expected = update_by_hand(CONFIG, state, acting=False)
-    assert_close(after.learned.critic, expected.state.learned.critic)
-    assert not same_bits(after.learned.critic, state.learned.critic)
+    assert_close(after.params.critic, expected.state.params.critic)
+    assert not same_bits(after.params.critic, state.params.critic)
     for part in ("target", "actor_opt"):
         assert same_bits(getattr(after, part), getattr(state, part))
-    assert same_bits(after.learned.actor, state.learned.actor)
+    assert same_bits(after.params.actor, state.params.actor)
     assert int(after.step) == 1
     assert metrics["actor_loss"] == 0.0
 
@@ -138,9 +136,9 @@ def test_an_iteration_with_actor_step_moves_the_critics_then_the_actor_then_the_
     """The actor's gradient is taken at the new critics with lambda as a number, the averages at the new networks."""
     state, after, metrics = updated(1)
     expected = update_by_hand(CONFIG, state, acting=True)
-    assert_close(after.learned, expected.state.learned)
+    assert_close(after.params, expected.state.params)
     assert_close(after.target, expected.state.target)
-    assert not same_bits(after.learned.actor, state.learned.actor)
+    assert not same_bits(after.params.actor, state.params.actor)
     assert float(metrics["critic_loss"]) == pytest.approx(expected.critic_loss, rel=1e-5)
     assert float(metrics["actor_loss"]) == pytest.approx(2.0 * expected.actor_loss, rel=1e-4)  # a mean over two
     for name, value in (("q_min", expected.q.min()), ("q_mean", expected.q.mean()), ("q_max", expected.q.max())):
@@ -148,17 +146,15 @@ def test_an_iteration_with_actor_step_moves_the_critics_then_the_actor_then_the_
 
 
 def test_every_second_iteration_counted_from_one_has_an_actor_step() -> None:
-    moved = [not same_bits(before.learned.actor, after.learned.actor) for before, after, _ in map(updated, range(4))]
+    moved = [not same_bits(before.params.actor, after.params.actor) for before, after, _ in map(updated, range(4))]
     averaged = [not same_bits(before.target, after.target) for before, after, _ in map(updated, range(4))]
     assert moved == averaged == [False, True, False, True]
-    assert all(
-        not same_bits(before.learned.critic, after.learned.critic) for before, after, _ in map(updated, range(4))
-    )
+    assert all(not same_bits(before.params.critic, after.params.critic) for before, after, _ in map(updated, range(4)))
 
 
 def test_a_fresh_state_has_targets_that_are_copies_and_networks_as_in_pytorch(monkeypatch) -> None:
     state, asked = started(td3bc, CONFIG, monkeypatch)
     assert asked == [([2, 5, 2], "relu", "torch"), (2, [4, 5, 1], "relu", "torch")]
-    assert same_bits(state.target, state.learned)
+    assert same_bits(state.target, state.params)
     assert int(state.step) == 0
-    assert td3bc.policies(state) == {"policy": state.learned.actor}
+    assert td3bc.policies(state) == {"policy": state.params.actor}

@@ -12,7 +12,7 @@ from benchmarks.restore import restore
 import pspo
 from benchmarks import inside
 from pspo.collecting.collect import collect
-from pspo.files import read_arrays
+from pspo.core.files import read_arrays
 
 pytest.importorskip("mujoco", reason="needs the extra pspo[mujoco]")
 pytestmark = pytest.mark.slow
@@ -31,11 +31,11 @@ def test_a_restored_run_is_the_one_that_was_saved(run) -> None:
     found = restore(run)
     assert int(found.state.step) == 20
     newest = sorted((run / "checkpoints").glob("*.safetensors"))[-1]
-    assert any(np.array_equal(array, found.state.chains.obs) for array in read_arrays(newest)[0].values())
+    assert any(np.array_equal(array, found.state.rollouts.obs) for array in read_arrays(newest)[0].values())
 
 
 def test_a_pool_that_is_gone_is_said(run, monkeypatch) -> None:
-    monkeypatch.setattr(pspo.runs.Run, "read", _other_pool(pspo.runs.Run.read))
+    monkeypatch.setattr(pspo.runs.directory.Run, "read", _other_pool(pspo.runs.directory.Run.read))
     with pytest.raises(SystemExit, match="does not hold the pool"):
         restore(run)
 
@@ -59,7 +59,7 @@ def test_the_lines_hold_the_logs_own_numbers(run, monkeypatch) -> None:
     assert logged.endswith(f"in the log {mean:.0f} in {length:.0f} steps")
     true = next(line for line in lines if line.startswith("policy by its mode"))
     raw = float(re.search(r"true (-?\d+) in", true)[1])
-    played = inside.simulate(found, found.state.learned.policy, noisy=False)
+    played = inside.simulate(found, found.state.params.policy, noisy=False)
     assert raw == pytest.approx(np.mean([e.total for e in played]), abs=0.51)
     assert sum("steps left: critic" in line for line in lines) >= 1
     assert sum("KL(policy, mu) at" in line for line in lines) == 3

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from command_line import TINY, pspo
 
-from pspo.cli import main
+from pspo.cli.main import main
 
 
 def rows(n: int = 200, **changes) -> dict[str, np.ndarray]:
@@ -104,7 +104,7 @@ def test_a_disk_that_fills_up_costs_nothing_but_time(tmp_path: Path) -> None:
     words = ["train", *quick, "--out", run]
     pspo("train", *quick, "--out", tmp_path / "warm")  # programs are cached
     code = f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
-    code += "from pspo.cli import main; sys.exit(main(sys.argv[1:]))"
+    code += "from pspo.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, *map(str, words)]
     full = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert full.returncode == 2, full.stderr

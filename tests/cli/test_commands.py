@@ -13,7 +13,7 @@ import pytest
 from command_line import TINY, pspo
 
 import pspo as library
-from pspo.cli import main
+from pspo.cli.main import main
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_config_explains_every_key(capsys) -> None:
 
 
 def test_help_does_not_wait_for_jax() -> None:
-    code = "import sys; from pspo.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    code = "import sys; from pspo.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
     code += "print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip().endswith("False")

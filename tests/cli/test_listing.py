@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from pspo.algorithms import ALGORITHMS, TITLES
-from pspo.cli import main
-from pspo.config import keys, preset_table
-from pspo.data.d4rl_files import NAMES
+from pspo.algorithms.registry import preset_table
+from pspo.cli.main import main
+from pspo.core.config import keys
+from pspo.data.readers.d4rl import NAMES
 
 PAGES = Path(__file__).parents[2] / "docs" / "algorithms"
 SOURCE = Path(__file__).parents[2] / "src" / "pspo"
@@ -35,7 +36,7 @@ def test_the_list_as_json_says_the_same(capsys) -> None:
 
 
 def test_listing_needs_no_jax() -> None:
-    code = "import sys; sys.modules['jax'] = None\nfrom pspo.cli import main; sys.exit(main(['list']))"
+    code = "import sys; sys.modules['jax'] = None\nfrom pspo.cli.main import main; sys.exit(main(['list']))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 

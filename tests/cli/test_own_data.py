@@ -12,13 +12,13 @@ import pytest
 from command_line import TINY, settings
 
 import pspo as library
-from pspo import training
-from pspo.cli import _parser, main
-from pspo.cli_data import source_options
-from pspo.report.contents import read_contents
-from pspo.report.reproduce import command
-from pspo.runs import Run
-from pspo.seeds import _job
+from pspo.cli.data import source_options
+from pspo.cli.main import _parser, main
+from pspo.experiments.seeds import _job
+from pspo.report.run.contents import read_contents
+from pspo.report.run.reproduce import command
+from pspo.runs.directory import Run
+from pspo.training import loop as training
 
 ROLES = ["--obs", "x*", "--action", "u", "--reward", "gain", "--episode", "id", "--terminal", "over"]
 

@@ -10,7 +10,7 @@ import pytest
 from collecting_cases import ACTION_DIM, OBS_DIM, expected_action, policy_arrays
 
 from pspo.collecting.behaviour import Gaussian, Uniform, load_behaviour, save_behaviour
-from pspo.errors import UserError
+from pspo.core.errors import UserError
 
 
 def loaded(path: Path, arrays: dict[str, np.ndarray]) -> Gaussian:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from collecting_cases import policy_arrays
 
-from pspo.cli import main
+from pspo.cli.main import main
 from pspo.collecting import collect as collecting
 
 pytest.importorskip("mujoco", reason="needs the extra pspo[mujoco]")

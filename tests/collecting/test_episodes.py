@@ -19,10 +19,10 @@ from pspo.collecting import episodes as playing
 from pspo.collecting.behaviour import Uniform, load_behaviour
 from pspo.collecting.collect import collect
 from pspo.collecting.episodes import collect_episodes, episode_random
-from pspo.display import silent
+from pspo.core.errors import UserError
+from pspo.core.files import read_arrays
+from pspo.core.progress import silent
 from pspo.envs.mujoco import borrow_env, hopper_terminated
-from pspo.errors import UserError
-from pspo.files import read_arrays
 
 pytest.importorskip("mujoco", reason="needs the extra pspo[mujoco]")
 h5py = pytest.importorskip("h5py", reason="needs h5py")
@@ -204,7 +204,7 @@ def test_a_killed_process_loses_seconds_and_nothing_else(policy: Path, tmp_path:
     out, rows = tmp_path / "a.hdf5", 8_000
     words = ["collect", "hopper-tiny", "--policy", str(policy), "--transitions", str(rows), "--out", str(out)]
     code = "import sys; from pspo.collecting import episodes; episodes.KEEP_SECONDS = 0.1\n"
-    code += "from pspo.cli import main; sys.exit(main(sys.argv[1:]))"
+    code += "from pspo.cli.main import main; sys.exit(main(sys.argv[1:]))"
     process = subprocess.Popen([sys.executable, "-c", code, *words, "--quiet"], stderr=subprocess.PIPE)
     kept = out.with_name("a.hdf5.partial")
     until = time.monotonic() + 60

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pspo.collecting.experience import Experience
-from pspo.errors import UserError
+from pspo.core.errors import UserError
 
 
 def fill(experience: Experience, upto: int, every: int = 7, sign: float = 1.0) -> None:

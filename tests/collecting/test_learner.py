@@ -8,15 +8,15 @@ import jax
 import numpy as np
 import pytest
 
-from pspo import checkpoint
 from pspo.collecting import learner, sac
 from pspo.collecting.behaviour import load_behaviour
 from pspo.collecting.collect import collect
 from pspo.collecting.experience import Experience
-from pspo.display import silent
+from pspo.core import checkpoint
+from pspo.core.errors import Diverged, UserError
+from pspo.core.files import read_arrays, write_arrays
+from pspo.core.progress import silent
 from pspo.envs.mujoco import hopper_terminated
-from pspo.errors import Diverged, UserError
-from pspo.files import read_arrays, write_arrays
 
 pytest.importorskip("mujoco", reason="needs the extra pspo[mujoco]")
 h5py = pytest.importorskip("h5py", reason="needs h5py")

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pspo import soft_actor_critic as soft
+from pspo.algorithms.common import sac as soft
+from pspo.algorithms.common.losses import q_values, td_loss, temperature_loss
 from pspo.collecting import sac
-from pspo.data.batches import Rows
-from pspo.losses import q_values, td_loss, temperature_loss
+from pspo.data.batches import Transitions
 
 OBS, ACTION, BATCH = 4, 2, 6
 CONFIG = sac.Config(width=8, batch=BATCH, rate=1e-3, gamma=0.9, alpha=0.3)
 
 
-def rows(seed: int = 0, *lead: int) -> Rows:
+def rows(seed: int = 0, *lead: int) -> Transitions:
     rng = np.random.default_rng(seed)
     shape = (*lead, BATCH)
 
@@ -27,14 +27,14 @@ def rows(seed: int = 0, *lead: int) -> Rows:
         return jnp.asarray(rng.normal(size=(*shape, *last)), jnp.float32)
 
     terminal = jnp.asarray(np.broadcast_to(np.arange(BATCH) % 3 == 0, shape))
-    return Rows(normal(OBS), jnp.tanh(normal(ACTION)), normal(), normal(OBS), terminal)
+    return Transitions(normal(OBS), jnp.tanh(normal(ACTION)), normal(), normal(OBS), terminal)
 
 
 @pytest.fixture(scope="module")
 def state() -> sac.State:
     state = sac.init(CONFIG, OBS, ACTION, jax.random.PRNGKey(0))
     other = sac.init(CONFIG, OBS, ACTION, jax.random.PRNGKey(1))
-    return state._replace(target_critic=other.learned.critic)  # a target that is not the critic itself
+    return state._replace(target_critic=other.params.critic)  # a target that is not the critic itself
 
 
 def noise(seed: int) -> np.ndarray:
@@ -66,29 +66,29 @@ def lower_q(critic, obs: np.ndarray, action: np.ndarray) -> np.ndarray:
 
 
 def test_log_densities_are_those_of_a_squashed_gaussian(state) -> None:
-    action, log_prob = state.learned.actor.sample(rows().obs, noise(1))
-    expected = act(state.learned.actor, rows().obs, noise(1))
+    action, log_prob = state.params.actor.sample(rows().obs, noise(1))
+    expected = act(state.params.actor, rows().obs, noise(1))
     np.testing.assert_allclose(action, expected[0], rtol=1e-4)
     np.testing.assert_allclose(log_prob, expected[1], rtol=1e-4)
 
 
 def test_log_densities_stay_finite_where_tanh_saturates(state) -> None:
     far = np.full((BATCH, ACTION), 300.0, np.float32)
-    action, log_prob = state.learned.actor.sample(rows().obs, far)
+    action, log_prob = state.params.actor.sample(rows().obs, far)
     assert (np.abs(action) == 1).all()
     assert np.isfinite(log_prob).all()
-    slope = jax.jit(jax.grad(lambda actor: actor.sample(rows().obs, far)[1].sum()))(state.learned.actor)
+    slope = jax.jit(jax.grad(lambda actor: actor.sample(rows().obs, far)[1].sum()))(state.params.actor)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
 
 
-def target_of(state: sac.State, batch: Rows, eps):
-    seen = soft.Seen(batch, batch.obs, batch.next_obs)
-    return soft.soft_target(state.learned, state.target_critic, seen, eps, CONFIG.gamma)
+def target_of(state: sac.State, batch: Transitions, eps):
+    seen = soft.EncodedBatch(batch, batch.obs, batch.next_obs)
+    return soft.soft_target(state.params, state.target_critic, seen, eps, CONFIG.gamma)
 
 
 def test_critic_target(state) -> None:
     batch, eps = rows(), noise(2)
-    action, log_prob = act(state.learned.actor, batch.next_obs, eps)
+    action, log_prob = act(state.params.actor, batch.next_obs, eps)
     soft = lower_q(state.target_critic, batch.next_obs, action) - 0.3 * log_prob
     expected = np.asarray(batch.reward) + 0.9 * np.where(np.asarray(batch.terminal), 0.0, soft)
     np.testing.assert_allclose(target_of(state, batch, eps), expected, rtol=1e-4)
@@ -97,12 +97,12 @@ def test_critic_target(state) -> None:
 def test_losses(state) -> None:
     batch, eps, target = rows(), noise(3), np.arange(BATCH, dtype=np.float32)
     both = np.concatenate([batch.obs, batch.action], axis=-1).astype(np.float64)
-    critic = state.learned.critic
+    critic = state.params.critic
     errors = [np.mean((network(critic, both, j)[:, 0] - target) ** 2) for j in (0, 1)]
     assert float(td_loss(q_values(critic, batch.obs, batch.action), target)) == pytest.approx(sum(errors), rel=1e-5)
 
-    loss, found = soft.actor_loss(state.learned.actor, critic, jnp.float32(0.7), batch.obs, eps)
-    action, log_prob = act(state.learned.actor, batch.obs, eps)
+    loss, found = soft.actor_loss(state.params.actor, critic, jnp.float32(0.7), batch.obs, eps)
+    action, log_prob = act(state.params.actor, batch.obs, eps)
     assert float(loss) == pytest.approx(np.mean(0.7 * log_prob - lower_q(critic, batch.obs, action)), rel=1e-4)
     np.testing.assert_allclose(found, log_prob, rtol=1e-4)
 
@@ -123,7 +123,7 @@ def test_each_part_moves_by_its_own_loss_alone(state) -> None:
         moved, _ = sac.update(CONFIG, state, batch)
         keys = jax.random.split(jax.random.fold_in(state.key, 0))
         next_noise, own_noise = (jax.random.normal(key, (BATCH, ACTION)) for key in keys)
-        before, alpha = state.learned, jnp.exp(state.learned.log_alpha)
+        before, alpha = state.params, jnp.exp(state.params.log_alpha)
         target = target_of(state, batch, next_noise)
 
         def actor_loss(actor):
@@ -132,14 +132,14 @@ def test_each_part_moves_by_its_own_loss_alone(state) -> None:
         by_actor, log_prob = jax.grad(actor_loss, has_aux=True)(before.actor)
         by_critic = jax.grad(lambda net: td_loss(q_values(net, batch.obs, batch.action), target))(before.critic)
         by_alpha = jax.grad(temperature_loss)(before.log_alpha, log_prob, ACTION)
-        return moved, soft.Learned(by_actor, by_critic, by_alpha)
+        return moved, soft.Params(by_actor, by_critic, by_alpha)
 
     moved, gradients = step_and_gradients(state)
-    for parts in zip(*map(jax.tree.leaves, (state.learned, moved.learned, gradients)), strict=True):
+    for parts in zip(*map(jax.tree.leaves, (state.params, moved.params, gradients)), strict=True):
         old, new, gradient = map(np.atleast_1d, parts)
         clear = np.abs(gradient) > 1e-5  # Adam's epsilon rounds the smallest ones off
         np.testing.assert_allclose((new - old)[clear], -CONFIG.rate * np.sign(gradient[clear]), rtol=0.02)
-    targets = (state.target_critic, moved.learned.critic, moved.target_critic)
+    targets = (state.target_critic, moved.params.critic, moved.target_critic)
     for old, online, new in zip(*map(jax.tree.leaves, targets), strict=True):
         np.testing.assert_allclose(new, 0.995 * old + 0.005 * online, atol=1e-6)
 
@@ -151,14 +151,14 @@ def test_updates_repeat_to_the_bit_and_one_after_the_other_is_the_same_as_many(s
         np.testing.assert_array_equal(left, right)
     single = state
     for i in range(4):
-        single, _ = sac.update_many(CONFIG, single, Rows(*(part[i : i + 1] for part in batches)))
+        single, _ = sac.update_many(CONFIG, single, Transitions(*(part[i : i + 1] for part in batches)))
     assert int(single.updates) == int(first.updates) == 4
-    for left, right in zip(jax.tree.leaves(single.learned), jax.tree.leaves(first.learned), strict=True):
+    for left, right in zip(jax.tree.leaves(single.params), jax.tree.leaves(first.params), strict=True):
         np.testing.assert_allclose(left, right, atol=1e-5)
 
 
 def test_the_exported_actor_acts_like_the_network(state) -> None:
-    actor, obs = state.learned.actor, np.asarray(rows().obs)
+    actor, obs = state.params.actor, np.asarray(rows().obs)
     policy = sac.behaviour(actor)
     np.testing.assert_allclose(policy.sample(obs, noise(4)), actor.sample(obs, noise(4))[0], atol=1e-6)
     np.testing.assert_allclose(policy.mode(obs), actor.sample(obs, 0 * noise(4))[0], atol=1e-6)
@@ -167,10 +167,10 @@ def test_the_exported_actor_acts_like_the_network(state) -> None:
 # A task in two steps: the first action a becomes the second state, which pays -(a - 0.5)^2. Only the target's look
 # ahead tells the first step what its action is worth.
 
-TINY = sac.Config(width=16, batch=64, rate=3e-3, gamma=0.9, target_rate=0.05)
+TINY = sac.Config(width=16, batch=64, rate=3e-3, gamma=0.9, tau=0.05)
 
 
-def two_step_rows(updates: int) -> Rows:
+def two_step_rows(updates: int) -> Transitions:
     rng = np.random.default_rng(0)
     shape = (updates, TINY.batch)
     second = rng.random(shape) < 0.5
@@ -179,14 +179,14 @@ def two_step_rows(updates: int) -> Rows:
     next_obs = np.stack([np.ones(shape), np.where(second, 0, choice)], axis=-1)
     reward = np.where(second, -4 * (value - 0.5) ** 2, 0.0)
     parts = (obs, choice[..., None], reward, next_obs)
-    return Rows(*(part.astype(np.float32) for part in parts), terminal=second)  # pyright: ignore
+    return Transitions(*(part.astype(np.float32) for part in parts), terminal=second)  # pyright: ignore
 
 
 def chosen_action(config: sac.Config, updates: int = 1500) -> float:
     state = sac.init(config, 2, 1, jax.random.PRNGKey(0))
     many = jax.jit(lambda state, batches: jax.lax.scan(partial(sac.update, config), state, batches)[0])
     state = many(state, two_step_rows(updates))
-    return float(sac.behaviour(state.learned.actor).mode(np.zeros((1, 2)))[0, 0])
+    return float(sac.behaviour(state.params.actor).mode(np.zeros((1, 2)))[0, 0])
 
 
 def test_it_learns_a_task_that_needs_looking_ahead(monkeypatch) -> None:

@@ -11,13 +11,13 @@ from baseline_cases import f32, made_mlp
 from core_cases import HIGH, LOW, small_dataset
 
 from pspo.data.normalise import Normaliser, fit_normaliser
-from pspo.export import describe
 from pspo.nets.actors import ClippedGaussian, Deterministic, LinearGaussian, Perturbed, TanhGaussian, act
 from pspo.nets.mlp import MLP
 from pspo.nets.policies import MixturePolicy
-from pspo.onnx_graph import model_bytes
-from pspo.onnx_policy import OnnxPolicy
-from pspo.policy import Policy, from_network
+from pspo.policies.onnx.graph import model_bytes
+from pspo.policies.onnx.runtime import OnnxPolicy
+from pspo.policies.policy import Policy, from_network
+from pspo.runs.export import describe
 
 FACTS = {"algo": "pspo", "dataset": "made up", "task": None, "seed": 3, "preset": "smoke", "step": 10}
 WIDTH = HIGH - LOW

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from core_cases import small_dataset
 
-from pspo.cache import content_key, remember
+from pspo.algorithms.common.behaviour import ReferenceConfig
+from pspo.core.cache import content_key, remember
+from pspo.core.files import cache_folder
 from pspo.data.normalise import fit_normaliser
 from pspo.dynamics.fit import ModelConfig
-from pspo.files import cache_folder
-from pspo.reference import ReferenceConfig
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +123,7 @@ def test_of_several_threads_one_makes_it() -> None:
 WORKER = """
 import sys, time
 import numpy as np
-from pspo.cache import remember
+from pspo.core.cache import remember
 
 def make():
     with open(sys.argv[1], "a") as file:
@@ -176,7 +176,7 @@ def test_the_key_changes_with_everything_that_decides_the_result() -> None:
 
 def test_the_key_is_the_same_for_the_same_things_in_another_process() -> None:
     code = (
-        "from core_cases import small_dataset; from pspo.cache import content_key;"
+        "from core_cases import small_dataset; from pspo.core.cache import content_key;"
         "from pspo.data.normalise import fit_normaliser; from pspo.dynamics.fit import ModelConfig;"
         "d = small_dataset(); print(content_key('pool', 1, d, fit_normaliser(d), ModelConfig(), 0))"
     )

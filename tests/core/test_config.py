@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pspo.algorithms import ALGORITHMS, get_algorithm
-from pspo.algorithms.pspo import Config
-from pspo.config import FAMILIES, Bounds, Key, build, flatten, keys, parse_settings, preset, preset_table
-from pspo.data.d4rl_files import NAMES
+from pspo.algorithms.pspo.algorithm import Config
+from pspo.algorithms.registry import FAMILIES, preset, preset_table
+from pspo.core.config import Bounds, Key, build, flatten, keys, parse_settings
+from pspo.core.errors import UserError
+from pspo.data.readers.d4rl import NAMES
 from pspo.envs.task import _TASKS
-from pspo.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from pspo.display import Lines
+from pspo.core.progress import Lines
 
 
 def test_the_rate_is_of_what_was_done_since_the_first_word(monkeypatch, capsys) -> None:

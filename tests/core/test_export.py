@@ -15,17 +15,18 @@ from export_cases import ACT, CASES, FACTS, NORM, OBS, WIDTH, by_jax, exported, 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pspo import export_check, onnx_graph
-from pspo.cli import main
-from pspo.errors import UserError
-from pspo.export import export_policy
-from pspo.export_check import TOLERANCE, check
+from pspo.cli.main import main
+from pspo.core.errors import UserError
 from pspo.nets.actors import NETWORKS
-from pspo.onnx_graph import ACTIVATIONS, GRAPHS, Graph, encode, from_unit, model_bytes
-from pspo.onnx_policy import OnnxPolicy
-from pspo.policy import FILE_NAME, Policy, load_policy
-from pspo.policy_kinds import ACTIVATIONS as NUMPY_ACTIVATIONS
-from pspo.policy_kinds import KINDS
+from pspo.policies.heads import ACTIVATIONS as NUMPY_ACTIVATIONS
+from pspo.policies.heads import KINDS
+from pspo.policies.onnx import check as export_check
+from pspo.policies.onnx import graph as onnx_graph
+from pspo.policies.onnx.check import TOLERANCE, check
+from pspo.policies.onnx.graph import ACTIVATIONS, GRAPHS, Graph, encode, from_unit, model_bytes
+from pspo.policies.onnx.runtime import OnnxPolicy
+from pspo.policies.policy import FILE_NAME, Policy, load_policy
+from pspo.runs.export import export_policy
 
 
 def some_obs(rows: int, seed: int = 0) -> np.ndarray:

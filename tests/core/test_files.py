@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo.errors import UserError
-from pspo.files import (
+from pspo.core.errors import UserError
+from pspo.core.files import (
     Corrupt,
     cache_folder,
     digest,

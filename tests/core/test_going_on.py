@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import pytest
 from core_cases import small_dataset, small_norm
 
-from pspo import checkpoint, training
-from pspo.data.batches import device_log
-from pspo.display import silent
-from pspo.runs import Run, create
-from pspo.trackers import Tracker
+from pspo.core import checkpoint
+from pspo.core.progress import silent
+from pspo.data.batches import device_dataset
+from pspo.runs.directory import Run, create
+from pspo.training import loop as training
+from pspo.training.trackers import Tracker
 
 CONFIG = SimpleNamespace(steps=6, chunk=2, evaluate_every=100, gamma=0.9)
 
@@ -26,7 +27,7 @@ class State(NamedTuple):
     step: jax.Array
 
 
-class Parts(NamedTuple):
+class Setup(NamedTuple):
     arrays: Any
     norm: Any
 
@@ -37,21 +38,21 @@ class Counting:
     def __init__(self) -> None:
         self.traced, self.begun = 0, 0
 
-    def init(self, config: Any, parts: Parts, log: Any, key: jax.Array) -> State:
+    def init(self, config: Any, setup: Setup, device_data: Any, key: jax.Array) -> State:
         self.traced += 1
         jax.debug.callback(self._begin)
-        return State(log.rows.reward.sum(), key, jnp.int32(0))
+        return State(device_data.transitions.reward.sum(), key, jnp.int32(0))
 
     def _begin(self) -> None:
         self.begun += 1
 
-    def imagine(self, config: Any, parts: Parts, log: Any, state: State) -> tuple[State, None]:
+    def begin_chunk(self, config: Any, setup: Setup, device_data: Any, state: State) -> tuple[State, None]:
         return state, None
 
-    def draw(self, config: Any, log: Any, key: jax.Array) -> jax.Array:
+    def draw(self, config: Any, device_data: Any, key: jax.Array) -> jax.Array:
         return jax.random.normal(key)
 
-    def update(self, config: Any, parts: Parts, context: None, state: State, batch: jax.Array, key: jax.Array) -> Any:
+    def update(self, config: Any, setup: Setup, context: None, state: State, batch: jax.Array, key: jax.Array) -> Any:
         return state._replace(total=state.total + batch, step=state.step + 1), {"total": state.total}
 
     def policies(self, state: State) -> dict[str, Any]:
@@ -73,8 +74,8 @@ def loop(run: Run, algorithm: Any, progress: Any = silent) -> tuple[State, list[
     """The last state, and what was said."""
     said: list[str] = []
     data = small_dataset()
-    log = device_log(data, small_norm(), CONFIG.gamma)
-    session = training.Session(run, algorithm, CONFIG, Parts(jnp.zeros(()), small_norm()), data, log)
+    device_data = device_dataset(data, small_norm(), CONFIG.gamma)
+    session = training.Session(run, algorithm, CONFIG, Setup(jnp.zeros(()), small_norm()), data, device_data)
     clock = training._Clock(run)
     with clock("train"):
         state = training._loop(session, clock, progress, said.append, Tracker())

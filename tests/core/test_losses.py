@@ -12,7 +12,7 @@ import scipy.special
 import scipy.stats
 from baseline_cases import critics_by_hand, made_mlp, net_by_hand
 
-from pspo.losses import (
+from pspo.algorithms.common.losses import (
     advantage_weight,
     bellman_target,
     cloning_actor_loss,

@@ -10,8 +10,8 @@ import pytest
 from core_cases import lively_network, small_dataset, small_norm
 
 import pspo
-from pspo.cli import main
-from pspo.policy import FILE_NAME, Policy, from_network
+from pspo.cli.main import main
+from pspo.policies.policy import FILE_NAME, Policy, from_network
 
 
 def policy(**facts: Any) -> Policy:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from pspo.natural_gradient import (
+from pspo.algorithms.common.natural_gradient import (
     advantages,
     conjugate_gradient,
     discounted_sums,

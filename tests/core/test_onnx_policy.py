@@ -14,10 +14,10 @@ import pytest
 from export_cases import ACT, OBS, exported, made_policy
 from onnx import TensorProto, helper, numpy_helper
 
-from pspo.errors import UserError
-from pspo.export import export_policy
-from pspo.onnx_policy import OnnxPolicy
-from pspo.policy import FILE_NAME, Policy
+from pspo.core.errors import UserError
+from pspo.policies.onnx.runtime import OnnxPolicy
+from pspo.policies.policy import FILE_NAME, Policy
+from pspo.runs.export import export_policy
 
 POLICY = made_policy("mixture")
 STATE = [2.5, 3.0, 7.0]

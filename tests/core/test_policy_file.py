@@ -16,11 +16,11 @@ from core_cases import HIGH, LOW, lively_network, small_norm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo.errors import UserError
-from pspo.files import write_arrays
+from pspo.core.errors import UserError
+from pspo.core.files import write_arrays
 from pspo.nets.actors import act
-from pspo.policy import FILE_NAME, FORMAT, Policy, from_network, load_policy, to_network
-from pspo.policy_kinds import mixture_moments
+from pspo.policies.heads import mixture_moments
+from pspo.policies.policy import FILE_NAME, FORMAT, Policy, from_network, load_policy, to_network
 
 FACTS = {"algo": "pspo", "dataset": "made up", "task": None, "seed": 3, "preset": "smoke", "step": 10}
 NORM = small_norm()
@@ -171,7 +171,7 @@ def test_a_policy_acts_where_jax_cannot_be_imported(tmp_path) -> None:
     POLICY.save(tmp_path / FILE_NAME)
     code = (
         "import sys; sys.modules['jax'] = None\n"
-        "from pspo.policy import load_policy; import json\n"
+        "from pspo.policies.policy import load_policy; import json\n"
         "print(json.dumps(load_policy(sys.argv[1])([0.5, 2.0]).tolist()))"
     )
     said = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)

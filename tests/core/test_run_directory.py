@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pspo import runs
-from pspo.errors import UserError
-from pspo.runs import Run, create, free_path, open_run, writing
+from pspo.core.errors import UserError
+from pspo.runs import directory as runs
+from pspo.runs.directory import Run, create, free_path, open_run, writing
 
 FILES = {"config": {"algo": "pspo", "settings": {}}, "manifest": {"timings": {}}}
 
@@ -190,7 +190,7 @@ def test_a_run_has_one_writer_at_a_time(tmp_path) -> None:
     with writing(run):
         with pytest.raises(UserError, match="is being written by another process"), writing(Run(run.path)):
             pytest.fail("two writers")
-        held = 'import sys; from pspo.runs import *\nwith writing(Run(sys.argv[1])): print("in")'
+        held = 'import sys; from pspo.runs.directory import *\nwith writing(Run(sys.argv[1])): print("in")'
         done = subprocess.run([sys.executable, "-c", held, str(run.path)], capture_output=True, text=True)
         assert "in" not in done.stdout
         assert "is being written by another process" in done.stderr

@@ -13,8 +13,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo.errors import UserError
-from pspo.stats import (
+from pspo.core.errors import UserError
+from pspo.report.statistics import (
     Interval,
     average,
     bootstrap_interval,
@@ -293,5 +293,5 @@ def test_other_bad_input_gets_a_sentence_too(call, sentence) -> None:
 
 
 def test_statistics_come_without_jax() -> None:
-    code = "import sys, pspo.stats; sys.exit('jax' in sys.modules)"
+    code = "import sys, pspo.report.statistics; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

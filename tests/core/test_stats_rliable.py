@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pspo.stats import (
+from pspo.report.statistics import (
     Interval,
     average,
     bootstrap_interval,

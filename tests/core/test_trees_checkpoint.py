@@ -12,10 +12,10 @@ import numpy as np
 import optax
 import pytest
 
-from pspo import checkpoint
-from pspo.files import Corrupt, write_arrays
+from pspo.core import checkpoint
+from pspo.core.files import Corrupt, write_arrays
+from pspo.core.trees import from_arrays, to_arrays
 from pspo.nets.mlp import MLP
-from pspo.trees import from_arrays, to_arrays
 
 
 class Made(NamedTuple):

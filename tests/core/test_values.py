@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo import values
+from pspo.algorithms.pspo import values
 
 soft_value = jax.jit(values.soft_value)  # compiled once per shape: hypothesis calls them often
 improvement_log_weights = jax.jit(values.improvement_log_weights)

@@ -18,7 +18,7 @@ from pspo.data import Dataset, load_dataset
 
 
 @dataclass
-class Log:
+class DeviceDataset:
     """A complete log; every observation is unlike all others, so that a wrong row shows."""
 
     obs: np.ndarray
@@ -44,7 +44,7 @@ class Log:
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> Log:
+def logs(draw: st.DrawFn) -> DeviceDataset:
     """Episodes of one to five rows that end by a terminal or by a time-out."""
     episodes = draw(st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=6))
     obs_dim, action_dim = draw(st.integers(1, 12)), draw(st.integers(1, 2))
@@ -58,7 +58,7 @@ def logs(draw: st.DrawFn) -> Log:
     next_obs[last] = -1.0 - obs[last]
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     names = np.array(draw(st.permutations(range(len(episodes)))))
-    return Log(
+    return DeviceDataset(
         obs=obs,
         action=rng.uniform(-1, 1, (rows, action_dim)).astype(np.float32),
         reward=rng.normal(size=rows).astype(np.float32),

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pspo.core.errors import UserError
 from pspo.data import Columns
 from pspo.data.columns import ROLES, as_columns, choose, natural_key
-from pspo.errors import UserError
 
 
 def refusal(names: list[str], **patterns: str) -> str:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from made_up_data import clean_d4rl, clean_fields
 
+from pspo.core.errors import UserError
 from pspo.data import Dataset
-from pspo.errors import UserError
 
 
 def test_complete_arrays_need_no_notes() -> None:

@@ -13,9 +13,9 @@ import pyarrow.parquet
 import pytest
 from made_up_data import clean_d4rl, clean_fields
 
+from pspo.core.errors import UserError
 from pspo.data import Dataset, load_dataset, save_npz
-from pspo.data.hdf5 import save_hdf5
-from pspo.errors import UserError
+from pspo.data.readers.hdf5 import save_hdf5
 
 TRIES = 250
 

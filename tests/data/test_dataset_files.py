@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from made_up_data import clean_d4rl, clean_fields, datasets
 
+from pspo.core.errors import UserError
 from pspo.data import Dataset, load_dataset, load_npz, save_npz
-from pspo.errors import UserError
 
 
 def refusal(path: Path) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pspo.core.errors import UserError
 from pspo.data import load_dataset
-from pspo.errors import UserError
 
 minari = pytest.importorskip("minari")
 

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up_data import clean_fields, datasets
 
+from pspo.core.errors import UserError
 from pspo.data import Dataset, load_dataset, lost_in, save_dataset
 from pspo.data import save as save_module
-from pspo.data.sources import READERS
-from pspo.errors import UserError
+from pspo.data.load import READERS
 
 KEEP_ALL = (".npz", ".hdf5", ".parquet")
 

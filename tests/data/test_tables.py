@@ -14,10 +14,10 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up_logs import WAYS, Log, logs, through_memory
+from made_up_logs import WAYS, DeviceDataset, logs, through_memory
 
+from pspo.core.errors import UserError
 from pspo.data import Dataset, load_dataset
-from pspo.errors import UserError
 
 ways = st.sampled_from(sorted(WAYS))
 
@@ -34,7 +34,7 @@ def refusal(source: Any, **options: Any) -> str:
 
 @given(logs(), ways)
 @settings(max_examples=60, deadline=None)
-def test_a_complete_table_loses_nothing(log: Log, way: str) -> None:
+def test_a_complete_table_loses_nothing(log: DeviceDataset, way: str) -> None:
     found = WAYS[way](log.table("next_obs", "terminal", "timeout"))
     expected = Dataset(
         log.obs,
@@ -52,8 +52,8 @@ def test_a_complete_table_loses_nothing(log: Log, way: str) -> None:
 
 @given(logs(), ways)
 @settings(max_examples=100, deadline=None)
-def test_next_states_that_are_deleted_come_back_wherever_they_can_be_known(log: Log, way: str) -> None:
-    if log.timeout.sum() == log.rows:
+def test_next_states_that_are_deleted_come_back_wherever_they_can_be_known(log: DeviceDataset, way: str) -> None:
+    if log.timeout.sum() == log.transitions:
         with pytest.raises(UserError, match="next states are missing"):
             WAYS[way](log.table("terminal", "timeout"))
         return
@@ -65,13 +65,13 @@ def test_next_states_that_are_deleted_come_back_wherever_they_can_be_known(log: 
     np.testing.assert_array_equal(found.terminal, log.terminal[kept])
     np.testing.assert_array_equal(found.next_known, ~log.terminal[kept])
     np.testing.assert_array_equal(found.next_obs[found.next_known], log.next_obs[kept][found.next_known])
-    cut = np.append(log.timeout[1:], False)[kept] & (kept + 1 < log.rows) & ~log.terminal[kept]
+    cut = np.append(log.timeout[1:], False)[kept] & (kept + 1 < log.transitions) & ~log.terminal[kept]
     np.testing.assert_array_equal(found.timeout, cut)
 
 
 @given(logs(), ways)
 @settings(max_examples=60, deadline=None)
-def test_an_episode_column_does_the_work_of_a_time_out_column(log: Log, way: str) -> None:
+def test_an_episode_column_does_the_work_of_a_time_out_column(log: DeviceDataset, way: str) -> None:
     by_flags = WAYS[way](log.table("next_obs", "terminal", "timeout"))
     assert WAYS[way](log.table("next_obs", "terminal", "episode")).hash == by_flags.hash
     alone = WAYS[way](log.table("next_obs", "episode"))
@@ -82,7 +82,7 @@ def test_an_episode_column_does_the_work_of_a_time_out_column(log: Log, way: str
 
 @given(logs(), st.randoms(), ways)
 @settings(max_examples=40, deadline=None)
-def test_the_order_and_the_names_of_columns_do_not_matter(log: Log, rng: Any, way: str) -> None:
+def test_the_order_and_the_names_of_columns_do_not_matter(log: DeviceDataset, rng: Any, way: str) -> None:
     columns = log.table("next_obs", "terminal", "timeout")
     renamed = {
         name.replace("next_obs_", "q").replace("obs_", "p").replace("action_", "u"): v for name, v in columns.items()

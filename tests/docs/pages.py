@@ -20,7 +20,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from pspo.cli import main
+from pspo.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pages import PAGES, ROOT, arguments, blocks, commands, name_of
 
-from pspo.cli import _parser
+from pspo.cli.main import _parser
 
 LANGUAGES = {"sh", "python", "csv", "text", "json", "toml"}
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

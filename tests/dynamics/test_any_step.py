@@ -14,11 +14,8 @@ from dynamics_cases import as_float32, linear_dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo.data import Dataset
-from pspo.data.normalise import fit_normaliser
-from pspo.dynamics import anystep_fit
-from pspo.dynamics.anystep import AnyStep, any_step, any_step_loss
-from pspo.dynamics.anystep_fit import (
+from pspo.algorithms.adm import fit as anystep_fit
+from pspo.algorithms.adm.fit import (
     AnyStepConfig,
     device_steps,
     fit,
@@ -29,11 +26,12 @@ from pspo.dynamics.anystep_fit import (
     sequences,
     target_scale,
 )
-from pspo.dynamics.windows import lengths_to, make_windows, split_windows
+from pspo.algorithms.adm.model import AnyStep, any_step, any_step_loss
+from pspo.algorithms.adm.windows import lengths_to, make_windows, split_windows
+from pspo.data import Dataset
+from pspo.data.normalise import fit_normaliser
 
-CONFIG = AnyStepConfig(
-    max_lag=3, width=16, depth=1, blocks=1, steps=300, batch=96, learning_rate=1e-2, evaluate_every=100
-)
+CONFIG = AnyStepConfig(max_lag=3, width=16, depth=1, blocks=1, steps=300, batch=96, lr=1e-2, evaluate_every=100)
 
 
 def quiet(*_: object) -> None:

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo.data.batches import Rows
+from pspo.data.batches import Transitions
 from pspo.dynamics.buffer import Buffer, append, empty_buffer, mixed, real_rows
 
 CAPACITY, BATCH = 7, 8
 append_compiled, mixed_compiled = jax.jit(append), jax.jit(mixed, static_argnames="ratio")
 
 
-def numbered(first: int, count: int) -> Rows:
+def numbered(first: int, count: int) -> Transitions:
     """Rows that carry a number in every part; none is zero, which an unwritten row would be."""
     n = np.arange(first, first + count, dtype=np.float32)
-    return Rows(
+    return Transitions(
         jnp.asarray(np.column_stack([n, -n])),
         jnp.asarray(n[:, None] / 100.0),
         jnp.asarray(n),
@@ -28,7 +28,7 @@ def numbered(first: int, count: int) -> Rows:
     )
 
 
-def numbers_in(rows: Rows) -> np.ndarray:
+def numbers_in(rows: Transitions) -> np.ndarray:
     """The rows' numbers, once it is sure that all parts of each belong together."""
     n = np.asarray(rows.reward)
     for part, expected in zip(rows, numbered(0, 1000), strict=True):
@@ -46,7 +46,7 @@ def test_only_rows_that_were_written_are_drawn_and_the_oldest_make_room(rounds, 
         first += 5
     kept = written[-CAPACITY:]
     assert int(buffer.size) == len(kept)
-    assert sorted(numbers_in(Rows(*(part[: len(kept)] for part in buffer.rows)))) == sorted(kept)
+    assert sorted(numbers_in(Transitions(*(part[: len(kept)] for part in buffer.rows)))) == sorted(kept)
     drawn = mixed_compiled(buffer, numbered(500, BATCH), ratio=0.25, key=jax.random.PRNGKey(seed))
     imagined = numbers_in(drawn)[2:] if kept else numbers_in(drawn)[:0]
     assert set(imagined) <= set(kept)
@@ -75,7 +75,7 @@ def test_a_batch_has_so_many_logged_rows_and_the_rest_imagined(batch: int, ratio
     assert real_rows(batch, ratio) == count
     buffer = append(empty_buffer(4, numbered(1, 1)), numbered(1, 4), jnp.ones(4, bool))
     real = numbered(100, 1)
-    rows = mixed_compiled(buffer, Rows(*(jnp.repeat(part, batch, 0) for part in real)), ratio, _key(0))
+    rows = mixed_compiled(buffer, Transitions(*(jnp.repeat(part, batch, 0) for part in real)), ratio, _key(0))
     assert (numbers_in(rows) == 100).sum() == count
     assert (numbers_in(rows) <= 4).sum() == batch - count
 

@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 from dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
-from pspo.data.batches import Rows
-from pspo.dynamics import imagination
-from pspo.dynamics.imagination import World, blocks_of, capacity_for, in_blocks, random_member, rollout, target_noise
-from pspo.dynamics.termination import Known
+from pspo.data.batches import Transitions
+from pspo.dynamics import model_env as imagination
+from pspo.dynamics.model_env import ModelEnv, blocks_of, capacity_for, in_blocks, random_member, rollout, target_noise
+from pspo.dynamics.termination import KnownTermination
 from pspo.dynamics.uncertainty import largest_deviation, largest_pairwise_distance, largest_std
 
 MODEL_NORM = plain_norm()
 NORM = plain_norm()._replace(reward_scale=np.asarray(0.5, np.float32))  # the critics' rewards are four times as large
 MODELS = made_ensemble()
-PLACE = World(MODELS, Known(lambda obs, action, next_obs: next_obs[..., 0] > 1.0), MODEL_NORM, NORM, unlimited())
+PLACE = ModelEnv(
+    MODELS, KnownTermination(lambda obs, action, next_obs: next_obs[..., 0] > 1.0), MODEL_NORM, NORM, unlimited()
+)
 RNG = np.random.default_rng(0)
 OBS = RNG.normal(size=(5, 2)).astype(np.float32)
 ACTION = RNG.uniform(-1, 1, size=(5, 1)).astype(np.float32)
@@ -68,11 +70,11 @@ def test_measures_of_doubt_are_in_raw_units() -> None:
     np.testing.assert_allclose(found, np.max(pairs, axis=0), rtol=1e-4)
 
 
-def counting_step(held: jax.Array, key: jax.Array) -> tuple[jax.Array, Rows]:
+def counting_step(held: jax.Array, key: jax.Array) -> tuple[jax.Array, Transitions]:
     """Counts up; ends on entering 3."""
     after = held + 1
     one = jnp.ones((held.shape[0], 1))
-    return after, Rows(held[:, None], one, after.astype(jnp.float32), after[:, None], after == 3)
+    return after, Transitions(held[:, None], one, after.astype(jnp.float32), after[:, None], after == 3)
 
 
 def test_a_rollout_stops_with_the_row_that_enters_a_terminal() -> None:
@@ -94,7 +96,7 @@ def test_blocks_hold_all_rollouts_and_no_more_than_a_block(monkeypatch) -> None:
         assert count <= blocks * each < count + blocks
         assert capacity_for(count, 4, 3) == blocks * each * 12
 
-    def roll(count: int, key: jax.Array) -> tuple[Rows, jax.Array]:
+    def roll(count: int, key: jax.Array) -> tuple[Transitions, jax.Array]:
         return rollout(counting_step, jax.random.randint(key, (count,), 0, 4), count, 2, key)
 
     rows, happened = jax.jit(lambda key: in_blocks(25, roll, key))(jax.random.PRNGKey(0))

@@ -21,11 +21,9 @@ from pspo.dynamics.fit import FitRecord, ModelConfig, bootstraps, fit, fit_targe
 from pspo.dynamics.pool import load_or_fit_pool
 from pspo.dynamics.quality import model_quality
 
-CONFIG = ModelConfig(
-    pool=3, width=16, depth=1, steps=1200, batch=64, learning_rate=5e-3, evaluate_every=300, holdout=0.1
-)
+CONFIG = ModelConfig(pool=3, width=16, depth=1, steps=1200, batch=64, lr=5e-3, evaluate_every=300, holdout=0.1)
 HASTY = ModelConfig(
-    pool=2, width=32, depth=1, steps=4000, batch=64, learning_rate=2e-2, evaluate_every=50, patience=3, holdout=0.3
+    pool=2, width=32, depth=1, steps=4000, batch=64, lr=2e-2, evaluate_every=50, patience=3, holdout=0.3
 )
 
 
@@ -52,7 +50,7 @@ def test_bootstraps_draw_early_rows_as_often_as_asked(share: float) -> None:
     timeout = np.arange(data.size) % 20 == 19
     data = dataclasses.replace(data, timeout=timeout, terminal=np.zeros(data.size, bool))
     train = np.arange(data.size)[100:]
-    drawn = bootstraps(data, dataclasses.replace(CONFIG, pool=5, early_rows=share), train, 0)
+    drawn = bootstraps(data, dataclasses.replace(CONFIG, pool=5, early_fraction=share), train, 0)
     assert drawn.shape == (5, len(train))
     assert drawn.min() >= 100
     assert not np.array_equal(drawn[0], drawn[1])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo.dynamics import posterior
+from pspo.algorithms.pspo import posterior
 
 consistency = jax.jit(posterior.consistency)
 log_posterior = jax.jit(posterior.log_posterior)

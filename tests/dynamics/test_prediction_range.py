@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from dynamics_cases import as_float32
 
+from pspo.algorithms.pspo.rollout import weigh
 from pspo.data import Dataset
 from pspo.data.normalise import fit_normaliser
 from pspo.dynamics.ensemble import Ensemble
-from pspo.dynamics.imagination import World, elite_step
+from pspo.dynamics.model_env import ModelEnv, elite_step
 from pspo.dynamics.prediction_range import prediction_range
-from pspo.dynamics.rollout import weigh
-from pspo.dynamics.termination import Known
+from pspo.dynamics.termination import KnownTermination
 from pspo.envs.mujoco import hopper_terminated
 from pspo.nets.mlp import MLP
 
@@ -61,7 +61,7 @@ class Idle:
 
 
 def one_step(models: Ensemble, obs: np.ndarray) -> Any:
-    env = World(models, Known(hopper_terminated), NORM, NORM, RANGE)
+    env = ModelEnv(models, KnownTermination(hopper_terminated), NORM, NORM, RANGE)
     return jax.jit(lambda obs, key: elite_step(env, jnp.arange(1), Idle(), obs, key))(obs, jax.random.PRNGKey(0))[1]
 
 
@@ -85,7 +85,7 @@ def test_pspo_sees_the_same_fall() -> None:
         model_that_says(change, 0.05),
         jnp.zeros(1),
         NORM,
-        Known(hopper_terminated),
+        KnownTermination(hopper_terminated),
         RANGE,
         value=lambda features: jnp.full(features.shape[:-1], 100.0),
         q=jnp.zeros(20),

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
-from pspo.dynamics.rollout import (
+from pspo.algorithms.pspo.rollout import (
     Box,
-    Chains,
     Limits,
-    Weighed,
+    PersistentRollouts,
+    PosteriorBackup,
     advance,
     antithetic_noise,
     draw_members,
@@ -20,7 +20,7 @@ from pspo.dynamics.rollout import (
     outside,
     weigh,
 )
-from pspo.dynamics.termination import Known, Never
+from pspo.dynamics.termination import KnownTermination, NeverTerminates
 
 NORM = plain_norm()
 MODELS = made_ensemble()  # three members over two observation columns and one action
@@ -44,11 +44,13 @@ def value(features):
 
 @jax.jit
 def weighed_in_jax(models, log_prior, q, noise, beta):
-    return weigh(models, log_prior, NORM, Known(rule), unlimited(), value, q, OBS, ACTION, noise, GAMMA, beta)
+    return weigh(
+        models, log_prior, NORM, KnownTermination(rule), unlimited(), value, q, OBS, ACTION, noise, GAMMA, beta
+    )
 
 
 @pytest.fixture(scope="module")
-def weighed() -> Weighed:
+def weighed() -> PosteriorBackup:
     return weighed_in_jax(MODELS, LOG_PRIOR, Q, NOISE, BETA)
 
 
@@ -103,7 +105,9 @@ def test_noise_comes_in_pairs_that_cancel() -> None:
 
 def test_never_ends_never() -> None:
     found = jax.jit(
-        lambda noise: weigh(MODELS, LOG_PRIOR, NORM, Never(), unlimited(), value, Q, OBS, ACTION, noise, GAMMA, 1.0)
+        lambda noise: weigh(
+            MODELS, LOG_PRIOR, NORM, NeverTerminates(), unlimited(), value, Q, OBS, ACTION, noise, GAMMA, 1.0
+        )
     )(NOISE)
     assert not np.asarray(found.done).any()
 
@@ -111,16 +115,16 @@ def test_never_ends_never() -> None:
 # Chains
 
 
-def made_weighed(done: np.ndarray, log_weight: np.ndarray) -> Weighed:
+def made_weighed(done: np.ndarray, log_weight: np.ndarray) -> PosteriorBackup:
     """Next observations that tell where they come from: 100 draw + 10 model + row."""
     draw, model, row = np.meshgrid(range(2), range(3), range(BATCH), indexing="ij")
     place = (100.0 * draw + 10.0 * model + row)[..., None]
     zero = jnp.zeros((3, BATCH))
-    return Weighed(jnp.asarray(place), jnp.asarray(done), zero, zero, zero, jnp.asarray(log_weight))
+    return PosteriorBackup(jnp.asarray(place), jnp.asarray(done), zero, zero, zero, jnp.asarray(log_weight))
 
 
-def chains(age, member=(0, 0, 0, 0, 0)) -> Chains:
-    return Chains(jnp.full((BATCH, 1), -7.0), jnp.array(age), jnp.array(member))
+def rollouts(age, member=(0, 0, 0, 0, 0)) -> PersistentRollouts:
+    return PersistentRollouts(jnp.full((BATCH, 1), -7.0), jnp.array(age), jnp.array(member))
 
 
 def test_chains_go_where_their_member_says_and_restart_when_they_end_or_grow_old() -> None:
@@ -130,7 +134,7 @@ def test_chains_go_where_their_member_says_and_restart_when_they_end_or_grow_old
     done[1, 1, 3] = True  # chain 3 would have ended with another draw
     member = jnp.array([1, 2, 1, 1, 0])
     restart = jnp.arange(500.0, 505.0)[:, None]
-    after = advance(chains([0, 3, 5, 5, 6]), made_weighed(done, np.zeros((3, BATCH))), member, restart, horizon=7)
+    after = advance(rollouts([0, 3, 5, 5, 6]), made_weighed(done, np.zeros((3, BATCH))), member, restart, horizon=7)
     np.testing.assert_array_equal(after.obs[:, 0], [10.0, 501.0, 12.0, 13.0, 504.0])
     np.testing.assert_array_equal(after.age, [1, 0, 6, 6, 0])
     np.testing.assert_array_equal(after.member, member)
@@ -138,7 +142,7 @@ def test_chains_go_where_their_member_says_and_restart_when_they_end_or_grow_old
 
 def test_a_chain_lives_exactly_its_horizon() -> None:
     weighed = made_weighed(np.zeros((2, 3, BATCH), bool), np.zeros((3, BATCH)))
-    now, ages = chains([0] * BATCH), []
+    now, ages = rollouts([0] * BATCH), []
     for _ in range(7):
         ages.append(int(now.age[0]))
         now = advance(now, weighed, jnp.zeros(BATCH, jnp.int32), jnp.zeros((BATCH, 1)), horizon=3)
@@ -149,7 +153,7 @@ def test_a_held_member_stays_for_the_episode_and_is_drawn_again_at_its_start() -
     sure = np.full((3, BATCH), -np.inf)
     sure[2] = 0.0  # the posterior says 2, always
     weighed = made_weighed(np.zeros((2, 3, BATCH), bool), sure)
-    now = chains([0, 1, 5, 0, 2], member=[0, 0, 1, 1, 1])
+    now = rollouts([0, 1, 5, 0, 2], member=[0, 0, 1, 1, 1])
     held = draw_members(now, weighed, jax.random.PRNGKey(0), hold=True)
     np.testing.assert_array_equal(held, [2, 0, 1, 2, 1])
     redrawn = draw_members(now, weighed, jax.random.PRNGKey(0), hold=False)
@@ -160,8 +164,8 @@ def test_members_are_drawn_with_the_posteriors_frequencies() -> None:
     probability = np.array([0.2, 0.7, 0.1])
     log_weight = np.repeat(np.log(probability)[:, None], 20_000, axis=1)
     nothing = jnp.zeros((1, 1))
-    weighed = Weighed(nothing, nothing, nothing, nothing, nothing, jnp.asarray(log_weight))
-    many = Chains(nothing, jnp.zeros(20_000, int), jnp.zeros(20_000, int))
+    weighed = PosteriorBackup(nothing, nothing, nothing, nothing, nothing, jnp.asarray(log_weight))
+    many = PersistentRollouts(nothing, jnp.zeros(20_000, int), jnp.zeros(20_000, int))
     drawn = np.asarray(draw_members(many, weighed, jax.random.PRNGKey(3), hold=True))
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 20_000, probability, atol=0.02)
 
@@ -169,12 +173,12 @@ def test_members_are_drawn_with_the_posteriors_frequencies() -> None:
 # Limits: where the log ends, and what its rewards can add up to
 
 
-def weighed_with(limits: Limits, reach: float = 1.0) -> tuple[Weighed, Weighed]:
+def weighed_with(limits: Limits, reach: float = 1.0) -> tuple[PosteriorBackup, PosteriorBackup]:
     """The same weighing in a narrow box, without limits and with them."""
     narrow, within = plain_norm(reach=reach), unlimited(edge_low=-reach, edge_high=reach)
 
-    def run(limits: Limits) -> Weighed:
-        known = Known(rule)
+    def run(limits: Limits) -> PosteriorBackup:
+        known = KnownTermination(rule)
         return jax.jit(
             lambda noise: weigh(
                 MODELS, LOG_PRIOR, narrow, known, within, value, Q, OBS, ACTION, noise, GAMMA, BETA, limits

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from dynamics_cases import plain_norm
 
+from pspo.core.errors import UserError
 from pspo.data import Dataset
 from pspo.data.normalise import fit_normaliser
 from pspo.dynamics import termination
-from pspo.dynamics.termination import Known, Never, fit_classifier, make_termination
-from pspo.errors import UserError
+from pspo.dynamics.termination import KnownTermination, NeverTerminates, fit_classifier, make_termination
 
 
 def ends_beyond_one(rows: int = 3000, seed: int = 0, **changes) -> Dataset:
@@ -65,13 +65,15 @@ def test_a_known_rule_sees_raw_actions() -> None:
         seen["action"] = np.asarray(action)
         return next_obs[..., 0] > 0
 
-    ends = Known(rule)(norm, jnp.zeros((2, 2)), jnp.array([[-1.0], [0.5]]), jnp.array([[1.0, 0.0], [-1.0, 0.0]]))
+    ends = KnownTermination(rule)(
+        norm, jnp.zeros((2, 2)), jnp.array([[-1.0], [0.5]]), jnp.array([[1.0, 0.0], [-1.0, 0.0]])
+    )
     np.testing.assert_allclose(seen["action"], [[1.0], [2.5]])
     np.testing.assert_array_equal(ends, [True, False])
 
 
 def test_never_has_the_shape_of_the_next_states() -> None:
-    ends = Never()(plain_norm(), jnp.zeros((5, 2)), jnp.zeros((5, 1)), jnp.zeros((4, 3, 5, 2)))
+    ends = NeverTerminates()(plain_norm(), jnp.zeros((5, 2)), jnp.zeros((5, 1)), jnp.zeros((4, 3, 5, 2)))
     assert ends.shape == (4, 3, 5)
     assert ends.dtype == bool
     assert not ends.any()
@@ -105,14 +107,14 @@ def test_the_choice_is_followed_and_told(no_fit, choice, rule, made) -> None:
     data = ends_beyond_one(100)
     ends, facts = make_termination(choice, data, rule, fit_normaliser(data), 8, 0)
     assert facts["termination"] == made
-    assert isinstance(ends, {"known": Known, "learned": str, "none": Never}[made])
+    assert isinstance(ends, {"known": KnownTermination, "learned": str, "none": NeverTerminates}[made])
 
 
 @pytest.mark.parametrize("choice", ["auto", "learned"])
 def test_without_any_end_in_the_log_there_is_nothing_to_learn(choice) -> None:
     data = ends_beyond_one(100, terminal=np.zeros(100, bool), timeout=np.ones(100, bool))
     ends, facts = make_termination(choice, data, None, fit_normaliser(data), 8, 0)
-    assert isinstance(ends, Never)
+    assert isinstance(ends, NeverTerminates)
     assert facts["termination"] == "none"
 
 

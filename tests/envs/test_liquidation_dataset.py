@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo.envs.liquidation import behaviour_action, make_dataset
-from pspo.errors import UserError
+from pspo.core.errors import UserError
+from pspo.data.readers.liquidation import make_dataset
+from pspo.envs.liquidation import behaviour_action
 
 FIELDS = ("obs", "action", "reward", "next_obs", "terminal", "timeout")
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pspo.envs  # noqa: F401 - registers the environment
+from pspo.core.errors import UserError
 from pspo.envs.liquidation import LiquidationEnv, behaviour_action, reset_arrays, step_arrays
-from pspo.errors import UserError
 
 
 def one_step_by_hand(t: float, m: float, p: float, a: float, z: float) -> tuple[list[float], float, bool]:

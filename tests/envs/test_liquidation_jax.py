@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pspo.core.errors import UserError
 from pspo.envs import liquidation_jax as simulator
 from pspo.envs import liquidation_optimum
 from pspo.envs.liquidation import LiquidationEnv, step_arrays
 from pspo.envs.task import Simulation
-from pspo.errors import UserError
 
 EPISODES = 100_000
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pspo.core.errors import UserError
 from pspo.envs import liquidation_optimum as optimum
 from pspo.envs.liquidation import OPTIMAL_RETURN
-from pspo.errors import UserError
 
 STATES = st.tuples(st.integers(0, 19), st.floats(0.1, 100), st.floats(0, 5)).map(np.array)
 

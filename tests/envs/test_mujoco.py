@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pspo.core.errors import UserError
 from pspo.envs.mujoco import (
     LOCOMOTION,
     TERMINATED,
@@ -17,7 +18,6 @@ from pspo.envs.mujoco import (
     walker2d_terminated,
 )
 from pspo.envs.task import get_task
-from pspo.errors import UserError
 
 pytest.importorskip("mujoco", reason="needs the extra pspo[mujoco]")
 

@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 
+from pspo.core.errors import UserError
 from pspo.envs.liquidation import LiquidationEnv
 from pspo.envs.mujoco import borrow_env
 from pspo.envs.task import get_task
-from pspo.errors import UserError
 
 
 def test_scores_are_normalised_between_random_and_expert() -> None:

@@ -83,7 +83,7 @@ def test_the_critics_step_towards_what_the_policy_would_get() -> None:
     assert float(metrics["critic_loss"]) == pytest.approx(loss(before.critic), rel=1e-5)
     expected = adam_by_hand(before.critic, slopes(loss, before.critic), adam_moments(before.opts[1]), CONFIG.rate)
     assert_close(after.critic, expected, atol=1e-5)
-    assert_close(after.target_critic, average_by_hand(before.target_critic, after.critic, CONFIG.target_rate))
+    assert_close(after.target_critic, average_by_hand(before.target_critic, after.critic, CONFIG.tau))
 
 
 def test_the_actor_imitates_by_advantage() -> None:
@@ -101,7 +101,7 @@ def test_the_actor_imitates_by_advantage() -> None:
     assert_close(after.actor, expected, atol=1e-4)
 
 
-LEARNER = contract_cases.Learner({"rate": 3e-3, "target_rate": 0.05}, {"temperature": 1e6}, 1.2, chunks=30)
+LEARNER = contract_cases.Learner({"rate": 3e-3, "tau": 0.05}, {"temperature": 1e6}, 1.2, chunks=30)
 CHECKS = {
     name: check
     for name, check in vars(test_contract).items()

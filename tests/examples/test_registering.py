@@ -16,14 +16,16 @@ import pytest
 from example_cases import TINY, install, install_awac, registered
 
 import pspo
-from pspo import algorithms, checkpoint
+from pspo import algorithms
 from pspo.algorithms import ALGORITHMS, CONTRACT, TITLES, get_algorithm, register_algorithm
-from pspo.cli import main
-from pspo.config import build, keys, preset
+from pspo.algorithms.registry import preset
+from pspo.cli.listing import everything
+from pspo.cli.main import main
+from pspo.core import checkpoint
+from pspo.core.config import build, keys
 from pspo.data import load_dataset, save_dataset
+from pspo.evaluation.ope.density import BEHAVIOURS
 from pspo.experiments.declarations import METHODS, get_method
-from pspo.listing import everything
-from pspo.ope.density import BEHAVIOURS
 
 __all__ = ["registered"]
 

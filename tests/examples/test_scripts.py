@@ -19,10 +19,10 @@ import pytest
 from example_cases import ROOT
 
 import pspo
-from pspo.cli import main
+from pspo.cli.main import main
 from pspo.data import load_dataset, save_dataset
-from pspo.runs import Run
-from pspo.stats import average, bootstrap_interval, mean_and_std, probability_of_improvement
+from pspo.report.statistics import average, bootstrap_interval, mean_and_std, probability_of_improvement
+from pspo.runs.directory import Run
 
 SCRIPTS = ("compare_two", "export_and_serve", "own_csv")
 

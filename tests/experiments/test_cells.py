@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from pspo.algorithms import get_algorithm
-from pspo.cli import _parser
-from pspo.config import build, flatten, parse_settings, preset
-from pspo.errors import UserError
+from pspo.algorithms.registry import preset
+from pspo.cli.main import _parser
+from pspo.core.config import build, flatten, parse_settings
+from pspo.core.errors import UserError
 from pspo.experiments.cells import Source, expand, groups, models_of, require_same, resolve
 from pspo.experiments.declarations import EXPERIMENTS, METHODS, get_experiment
-from pspo.experiments.published import published
+from pspo.report.published import published
 
 LIQUIDATION = Source("liquidation", "liquidation", "liquidation")
 HOPPER = Source("hopper-medium", "hopper-medium-v2", "hopper")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from grids import GRID, checkpointed, finish, outcome, start, wait_for
 
-from pspo.cli import main
+from pspo.cli.main import main
 from pspo.report import records
-from pspo.runs import Run
+from pspo.runs.directory import Run
 
 
 @pytest.fixture(scope="module")

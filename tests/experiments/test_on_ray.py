@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from grids import checkpointed, finish, outcome, start, wait_for
 
-from pspo.cli import main
+from pspo.cli.main import main
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'pspo[ray]'")
 

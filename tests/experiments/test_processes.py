@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pspo.experiments.backends.processes import Processes, last_line
 from pspo.experiments.jobs import Ended, Job
-from pspo.experiments.processes import Processes, last_line
 
 
 def wait(backend: Processes, worker) -> Ended:
@@ -65,7 +65,7 @@ def test_a_killed_worker_has_died_and_not_failed(tmp_path: Path):
 def test_workers_end_when_their_parent_is_killed(tmp_path: Path):
     code = (
         "import sys, time; from pathlib import Path; from pspo.experiments.jobs import Job;"
-        "from pspo.experiments.processes import Processes;"
+        "from pspo.experiments.backends.processes import Processes;"
         "w = Processes().start(Job('a', Path(sys.argv[1]), ['train', 'liquidation', '--preset', 'paper']));"
         "print(w.process.pid, flush=True); time.sleep(600)"
     )

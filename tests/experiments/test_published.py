@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pspo.algorithms import ALGORITHMS
-from pspo.data.d4rl_files import LEVELS, TASKS
-from pspo.experiments.published import published
-from pspo.stats import average, paired_t_test
+from pspo.data.readers.d4rl import LEVELS, TASKS
+from pspo.report.published import published
+from pspo.report.statistics import average, paired_t_test
 
 METHODS = ["cql", "dmg", "epq", "morel", "rambo", "pmdb", "adm", "pspo"]
 PRINTED = {"cql": 73.7, "dmg": 81.5, "epq": 85.4, "morel": 65.1, "rambo": 68.0, "pmdb": 88.2, "adm": 81.3, "pspo": 91.2}

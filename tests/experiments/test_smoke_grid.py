@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from grids import finish, start
 
-from pspo.cli import main
+from pspo.cli.main import main
 from pspo.experiments.declarations import EXPERIMENTS
 from pspo.report import records
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from inspecting_cases import COLUMNS, ROW, Looked, write_table
 
-from pspo.cli import main
-from pspo.inspecting import inspection
-from pspo.inspecting.judges import Judges, find_judges
+from pspo.cli.main import main
+from pspo.evaluation.inspect import inspection
+from pspo.evaluation.inspect.judges import Judges, find_judges
 
 PLAIN = ["--set", "model_noise=0", "--set", "beta=50"]  # weights that can be told by hand, and that differ
 SETTINGS = {"pspo": PLAIN, "td3bc": []}

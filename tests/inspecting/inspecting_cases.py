@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from pspo.data import Dataset, load_dataset
-from pspo.inspecting.inspection import Inspection
-from pspo.inspecting.judges import Judges
-from pspo.inspecting.place import compared_rows
-from pspo.ope.recipe import recipe_for
-from pspo.ope.subject import make_subject
-from pspo.policy import load_policy
-from pspo.policy_kinds import Net
-from pspo.runs import open_run
+from pspo.evaluation.inspect.inspection import Inspection
+from pspo.evaluation.inspect.judges import Judges
+from pspo.evaluation.inspect.place import compared_rows
+from pspo.evaluation.ope.recipe import recipe_for
+from pspo.evaluation.ope.subject import make_subject
+from pspo.policies.heads import Net
+from pspo.policies.policy import load_policy
+from pspo.runs.directory import open_run
 
 ROW = 7
 COLUMNS = {"obs": "speed,load,heat", "action": "valve,fan", "reward": "gain", "timeout": "cut"}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pspo.inspecting.values import alike_around
+from pspo.evaluation.inspect.values import alike_around
 
 ACTION = np.linspace(-1.0, 1.0, 201)
 MEAN: Any = SimpleNamespace(q_together=lambda each: each.mean(0))

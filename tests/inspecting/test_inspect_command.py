@@ -12,12 +12,12 @@ import pytest
 from inspecting_cases import COLUMNS, ROW
 
 import pspo
-from pspo.cli import main
-from pspo.errors import UserError
-from pspo.inspecting import inspection
-from pspo.inspecting.figure import write_figure
-from pspo.inspecting.question import Question, ask, figure_name
-from pspo.inspecting.text import show
+from pspo.cli.main import main
+from pspo.core.errors import UserError
+from pspo.evaluation.inspect import inspection
+from pspo.evaluation.inspect.figure import write_figure
+from pspo.evaluation.inspect.question import Question, ask, figure_name
+from pspo.evaluation.inspect.text import show
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

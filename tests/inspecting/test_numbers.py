@@ -10,13 +10,13 @@ import pytest
 from inspecting_cases import ROW, Looked, member_net, plain_net
 from scipy.special import logsumexp, softmax
 
+from pspo.core.progress import silent
 from pspo.data.normalise import ACTION_MARGIN, squash
-from pspo.display import silent
-from pspo.inspecting.acts import choose
-from pspo.inspecting.beliefs import mixed
-from pspo.inspecting.values import BEST, LOGGED, POLICY, REFERENCE, values_in
-from pspo.ope.trained import last_state
-from pspo.policy_kinds import mixture_moments
+from pspo.evaluation.inspect.acts import choose
+from pspo.evaluation.inspect.beliefs import mixed
+from pspo.evaluation.inspect.values import BEST, LOGGED, POLICY, REFERENCE, values_in
+from pspo.evaluation.ope.trained import last_state
+from pspo.policies.heads import mixture_moments
 
 BOTH = ["pspo", pytest.param("td3bc", marks=pytest.mark.slow)]
 
@@ -62,8 +62,8 @@ def test_the_lowest_critic_speaks_where_pspo_says_so(looked) -> None:
 
 def mixture_log_density(case: Looked, network: Any, unit: np.ndarray) -> np.ndarray:
     """Of raw actions: Gaussians before the squash, the squash's slope, and the bounds' width."""
-    parts = {"net": plain_net(network.net), "components": network.components, "action_dim": network.action_dim}
-    logits, mean, log_std = mixture_moments(parts, case.features().astype(np.float64))
+    setup = {"net": plain_net(network.net), "components": network.components, "action_dim": network.action_dim}
+    logits, mean, log_std = mixture_moments(setup, case.features().astype(np.float64))
     x = np.arctanh(unit / (1.0 + ACTION_MARGIN))[:, None]
     each = -0.5 * ((x - mean) / np.exp(log_std)) ** 2 - log_std - 0.5 * np.log(2 * np.pi)
     before = logsumexp(logits - logsumexp(logits) + each.sum(-1), axis=-1)
@@ -102,11 +102,11 @@ def test_pspos_models_are_weighed_by_their_consistency(looked) -> None:
     case, found = looked["pspo"], looked["pspo"].found.beliefs
     trained = last_state(case.run, case.data, silent)
     assert trained is not None
-    config, parts, state = trained
-    norm, pool = parts.norm, parts.arrays.pool
+    config, setup, state = trained
+    norm, pool = setup.norm, setup.arrays.pool
     own = case.unit(case.policy(case.obs))
     x = np.concatenate([case.features(), own])
-    value = plain_net(state.learned.value)
+    value = plain_net(state.params.value)
     q = case.q(case.obs[None], own[None]).mean() / norm.reward_scale
     f, following = np.zeros(pool.size), np.zeros((pool.size, 4))
     for i in range(pool.size):

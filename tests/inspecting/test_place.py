@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pspo.data import Dataset
 from pspo.data.normalise import fit_normaliser
-from pspo.inspecting import place as module
-from pspo.inspecting.place import NEIGHBOURS, Place, percentile, place_in
+from pspo.evaluation.inspect import place as module
+from pspo.evaluation.inspect.place import NEIGHBOURS, Place, percentile, place_in
 
 RNG = np.random.default_rng(0)
 OBS = np.stack([RNG.normal(5.0, 3.0, size=200), np.arange(200) % 4], axis=1).astype(np.float32)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from dynamics_cases import made_ensemble, member_by_hand, plain_norm
 
-from pspo.dynamics.rollout import Weighed
-from pspo.inspecting.beliefs import REPEATS, beliefs_at, say
-from pspo.inspecting.question import Logged
+from pspo.algorithms.pspo.rollout import PosteriorBackup
+from pspo.evaluation.inspect.beliefs import REPEATS, beliefs_at, say
+from pspo.evaluation.inspect.question import Logged
 
 NORM, POOL = plain_norm(), made_ensemble()
 OBS, UNIT = np.array([0.5, -1.0], np.float32), np.array([0.25], np.float32)
@@ -20,14 +20,16 @@ WEIGHT = np.array([0.7, 0.0, 0.3])
 SCALE = float(NORM.reward_scale)
 
 
-def weigh(obs, action, key) -> Weighed:
+def weigh(obs, action, key) -> PosteriorBackup:
     """The second member always ends, the third in one of two draws, the first never."""
     rows = obs.shape[0]
     done = np.zeros((2, 3, rows), bool)
     done[:, 1], done[0, 2] = True, True
     with np.errstate(divide="ignore"):
         log_weight = jnp.asarray(np.repeat(np.log(WEIGHT)[:, None], rows, axis=1))
-    return Weighed(obs, jnp.asarray(done), jnp.zeros((3, rows)), jnp.ones((3, rows)), jnp.zeros((3, rows)), log_weight)
+    return PosteriorBackup(
+        obs, jnp.asarray(done), jnp.zeros((3, rows)), jnp.ones((3, rows)), jnp.zeros((3, rows)), log_weight
+    )
 
 
 JUDGES: Any = SimpleNamespace(norm=NORM, pool=POOL, weigh=weigh)

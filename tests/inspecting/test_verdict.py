@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pspo.inspecting.acts import Act, ActColumn
-from pspo.inspecting.beliefs import Beliefs, Following, Member
-from pspo.inspecting.doubt import Doubt
-from pspo.inspecting.place import Column, Place
-from pspo.inspecting.values import BEST, POLICY, Curve, Mark, Values
-from pspo.inspecting.verdict import NONE_SEEN, verdict
+from pspo.evaluation.inspect.acts import Act, ActColumn
+from pspo.evaluation.inspect.beliefs import Beliefs, Following, Member
+from pspo.evaluation.inspect.doubt import Doubt
+from pspo.evaluation.inspect.place import Column, Place
+from pspo.evaluation.inspect.values import BEST, POLICY, Curve, Mark, Values
+from pspo.evaluation.inspect.verdict import NONE_SEEN, verdict
 
 GRID = np.linspace(0.0, 2.0, 5)
 CURVE = Curve("dose", GRID, GRID**2, GRID**2, np.ones(5), np.zeros(5), None, (1.0, 1.2))

@@ -22,7 +22,7 @@ def test_without_improvement_the_score_is_missed(tmp_path: Path, monkeypatch) ->
     """The same loop with the improvement weights taken out stays at the log's behaviour."""
     import jax.numpy as jnp
 
-    from pspo.algorithms import pspo_improvement
+    from pspo.algorithms.pspo import improvement as pspo_improvement
 
     plain = lambda q, *_: jnp.full_like(q, -jnp.log(q.shape[0]))  # noqa: E731
     monkeypatch.setattr(pspo_improvement, "improvement_log_weights", plain)

@@ -18,8 +18,8 @@ from pspo.data.normalise import Normaliser
 from pspo.nets.actors import NETWORKS, ClippedGaussian, Deterministic, LinearGaussian, Perturbed, TanhGaussian, act
 from pspo.nets.mlp import MLP
 from pspo.nets.policies import MixturePolicy
-from pspo.policy import Policy, from_network, to_network
-from pspo.policy_kinds import KINDS
+from pspo.policies.heads import KINDS
+from pspo.policies.policy import Policy, from_network, to_network
 
 OBS, ACT, HIDDEN = 2, 2, 5
 LOW, HIGH = np.array([-1.0, 2.0], np.float32), np.array([3.0, 2.5], np.float32)

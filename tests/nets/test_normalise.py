@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pspo.data import Dataset
-from pspo.data.batches import device_log, pick_rows, sample_rows
+from pspo.data.batches import device_dataset, pick_transitions, sample_transitions
 from pspo.data.normalise import Normaliser, fit_normaliser, squash
 
 ROWS = 700
@@ -278,7 +278,7 @@ def test_few_rows_make_no_grid() -> None:
 def test_rows_are_in_the_units_that_networks_take() -> None:
     data = dataset([noise(), counter(5)], (0.0, -3.0), (4.0, -1.0))
     norm = fit_normaliser(data)
-    rows = device_log(data, norm, 0.9).rows
+    rows = device_dataset(data, norm, 0.9).rows
     np.testing.assert_array_equal(rows.obs, data.obs)
     np.testing.assert_array_equal(rows.terminal, data.terminal)
     np.testing.assert_allclose(rows.action, (data.action - [2.0, -2.0]) / [2.0, 1.0], atol=1e-6)
@@ -287,10 +287,10 @@ def test_rows_are_in_the_units_that_networks_take() -> None:
 
 def test_sampled_rows_are_rows_of_the_log_drawn_uniformly() -> None:
     data = dataset([np.arange(50.0), noise(0, 50)], reward=np.arange(50.0))
-    log = device_log(data, fit_normaliser(data), 0.9)
-    drawn = sample_rows(log, jax.random.PRNGKey(0), 20_000)
+    log = device_dataset(data, fit_normaliser(data), 0.9)
+    drawn = sample_transitions(log, jax.random.PRNGKey(0), 20_000)
     picked = np.asarray(drawn.obs[:, 0]).astype(int)
-    for part, whole in zip(drawn, log.rows, strict=True):
+    for part, whole in zip(drawn, log.transitions, strict=True):
         np.testing.assert_array_equal(part, np.asarray(whole)[picked])
     counts = np.bincount(picked, minlength=50)
     assert counts.min() > 300  # 400 each on average, with a standard deviation of 20
@@ -307,8 +307,8 @@ def two_episodes() -> Dataset:
 
 def test_early_rows_occur_as_the_discount_weighs_them() -> None:
     data = two_episodes()
-    log = device_log(data, fit_normaliser(data), 0.9)
-    picked = np.concatenate([np.asarray(pick_rows(log, jax.random.PRNGKey(k), 1000, 0.25)) for k in range(40)])
+    log = device_dataset(data, fit_normaliser(data), 0.9)
+    picked = np.concatenate([np.asarray(pick_transitions(log, jax.random.PRNGKey(k), 1000, 0.25)) for k in range(40)])
     early, uniform = picked.reshape(40, 1000)[:, :250].ravel() % 30, picked.reshape(40, 1000)[:, 250:].ravel() % 30
     assert uniform.mean() == pytest.approx(14.5, abs=0.3)
     weight = 0.9 ** np.arange(30)
@@ -320,7 +320,7 @@ def test_early_rows_occur_as_the_discount_weighs_them() -> None:
 def test_returns_to_go_are_known_up_to_a_time_out() -> None:
     data = two_episodes()
     norm = fit_normaliser(data)
-    log = device_log(data, norm, 0.9)
+    log = device_dataset(data, norm, 0.9)
     expected = [sum(0.9 ** (j - i) * j for j in range(i, 30 if i < 30 else 60)) for i in range(60)]
     np.testing.assert_allclose(log.to_go * norm.reward_scale, expected, rtol=1e-4)
     known = np.asarray(log.to_go_known)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pspo.data import Dataset
-from pspo.data.batches import device_log
+from pspo.data.batches import device_dataset
 from pspo.data.normalise import fit_normaliser, normaliser_in, squash, unsquash
 
 GAMMA = 0.9
@@ -123,8 +123,8 @@ def test_one_episode_has_no_range_and_keeps_its_rewards() -> None:
 
 def test_rewards_in_units_of_their_range_make_returns_that_span_a_thousand() -> None:
     data = made_dataset()
-    log = device_log(data, normaliser_in(data, "zscore", "range", GAMMA), GAMMA)
-    scaled = np.add.reduceat(np.asarray(log.rows.reward, np.float64), data.episode_starts)
+    log = device_dataset(data, normaliser_in(data, "zscore", "range", GAMMA), GAMMA)
+    scaled = np.add.reduceat(np.asarray(log.transitions.reward, np.float64), data.episode_starts)
     assert np.ptp(scaled) == pytest.approx(1000.0, rel=1e-4)
 
 

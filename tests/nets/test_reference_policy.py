@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from pspo.algorithms.common.behaviour import ReferenceConfig, fit_reference, load_or_fit_reference
 from pspo.data import Dataset
 from pspo.data.normalise import fit_normaliser
-from pspo.reference import ReferenceConfig, fit_reference, load_or_fit_reference
 
-SMALL = ReferenceConfig(components=2, width=8, depth=1, steps=1500, batch=128, learning_rate=0.01, evaluate_every=500)
+SMALL = ReferenceConfig(components=2, width=8, depth=1, steps=1500, batch=128, lr=0.01, evaluate_every=500)
 
 
 def two_habits(rows: int = 3000) -> Dataset:

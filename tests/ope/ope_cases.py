@@ -9,10 +9,10 @@ from baseline_cases import f32
 
 from pspo.data import Dataset
 from pspo.data.normalise import Normaliser, fit_normaliser
+from pspo.evaluation.ope.subject import Subject, make_subject
 from pspo.nets.actors import Deterministic, LinearGaussian
 from pspo.nets.mlp import MLP
-from pspo.ope.subject import Subject, make_subject
-from pspo.policy import from_network
+from pspo.policies.policy import from_network
 
 FACTS = {"algo": "bc", "dataset": "made up", "task": None, "seed": 0, "preset": "smoke", "step": 1}
 

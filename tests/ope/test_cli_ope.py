@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pspo.cli import main
+from pspo.cli.main import main
+from pspo.core.errors import UserError
+from pspo.core.progress import silent
 from pspo.data import load_dataset, save_dataset
-from pspo.display import silent
-from pspo.errors import UserError
-from pspo.ope import METHODS, of_run, selection
-from pspo.ope.believed import find_models
-from pspo.ope.density import BEHAVIOURS
-from pspo.ope.of_run import judge_run
-from pspo.ope.recipe import recipe_for
-from pspo.ope.subject import make_subject
-from pspo.policy import load_policy
-from pspo.runs import open_run
+from pspo.evaluation.ope import METHODS, of_run, selection
+from pspo.evaluation.ope.believed import find_models
+from pspo.evaluation.ope.density import BEHAVIOURS
+from pspo.evaluation.ope.of_run import judge_run
+from pspo.evaluation.ope.recipe import recipe_for
+from pspo.evaluation.ope.subject import make_subject
+from pspo.policies.policy import load_policy
+from pspo.runs.directory import open_run
 
 TINY = ["--preset", "smoke", "--quiet", "--episodes", "500"]
 

@@ -11,11 +11,11 @@ from ope_cases import FACTS, gaussian, linear, made_log, made_subject
 
 from pspo.data.normalise import fit_normaliser
 from pspo.envs.liquidation import behaviour_action
+from pspo.evaluation.ope.density import BEHAVIOURS, has_density, log_ratios, share_at_bounds, unit_log_density
+from pspo.evaluation.ope.subject import make_subject
 from pspo.nets.actors import ClippedGaussian, Deterministic, LinearGaussian, TanhGaussian
 from pspo.nets.policies import MixturePolicy
-from pspo.ope.density import BEHAVIOURS, has_density, log_ratios, share_at_bounds, unit_log_density
-from pspo.ope.subject import make_subject
-from pspo.policy import from_network
+from pspo.policies.policy import from_network
 
 RNG = np.random.default_rng(0)
 NETWORKS = {
@@ -69,7 +69,7 @@ def by_hand(data, norm, log_std: float = -0.5) -> np.ndarray:
 
 
 def test_ratios_are_the_policys_density_over_the_behaviours(monkeypatch) -> None:
-    monkeypatch.setattr("pspo.ope.blocks.BLOCK", 5)  # the last block overlaps the one before
+    monkeypatch.setattr("pspo.evaluation.ope.blocks.BLOCK", 5)  # the last block overlaps the one before
     subject = made_subject(made_log([7, 6], [True, True]))
     found = log_ratios(subject, lambda obs, unit: 0.3 * obs[:, 0] + unit[:, 0])
     expected = by_hand(subject.data, subject.norm) - (0.3 * subject.data.obs[:, 0] + subject.data.action[:, 0])

@@ -11,9 +11,9 @@ from ope_cases import constant, gaussian, linear, made_log, made_subject
 
 from pspo.data import Dataset, load_dataset
 from pspo.data.normalise import fit_normaliser
-from pspo.ope.fitted_q import FittedQ, FittedQConfig, by_fitted_q, contradiction, fit_q, summarise
+from pspo.evaluation.ope.fitted_q import FittedQ, FittedQConfig, by_fitted_q, contradiction, fit_q, summarise
 
-SMALL = FittedQConfig(critics=3, width=16, steps=1500, batch=64, learning_rate=5e-3, target_rate=0.05, chunk=500)
+SMALL = FittedQConfig(critics=3, width=16, steps=1500, batch=64, lr=5e-3, tau=0.05, chunk=500)
 GAMMA, ACTION, STEPS = 0.8, 0.5, 4
 EXACT = sum(GAMMA**k * (k + ACTION) for k in range(STEPS))
 

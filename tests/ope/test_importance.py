@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 from ope_cases import gaussian, linear, made_log, made_subject
 
 from pspo.data.normalise import fit_normaliser
-from pspo.ope import importance
-from pspo.ope.fitted_q import FittedQ
-from pspo.ope.importance import by_doubly_robust, by_importance, by_step, cumulative_weights, mean_logged_return
+from pspo.evaluation.ope import importance
+from pspo.evaluation.ope.fitted_q import FittedQ
+from pspo.evaluation.ope.importance import (
+    by_doubly_robust,
+    by_importance,
+    by_step,
+    cumulative_weights,
+    mean_logged_return,
+)
 
 LENGTHS, ENDED = np.array([3, 1, 4, 2, 4]), np.array([True, True, False, False, True])
 GAMMA = 0.8

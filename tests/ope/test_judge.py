@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from ope_cases import FACTS, constant, gaussian, made_log, made_subject
 
+from pspo.core.errors import UserError
 from pspo.data.normalise import fit_normaliser
-from pspo.errors import UserError
-from pspo.ope.judge import judge
-from pspo.ope.recipe import recipe_for
-from pspo.ope.subject import make_subject, usual_gamma
-from pspo.policy import from_network
+from pspo.evaluation.ope.judge import judge
+from pspo.evaluation.ope.recipe import recipe_for
+from pspo.evaluation.ope.subject import make_subject, usual_gamma
+from pspo.policies.policy import from_network
 
 
 def test_a_policy_without_noise_has_no_weights_and_that_is_said() -> None:
@@ -56,7 +56,7 @@ def test_the_unit_of_rewards_is_the_recipes_whatever_return_is_meant() -> None:
     policy = from_network(gaussian(norm), norm, FACTS)
     one, other = make_subject(policy, data, 1.0, 0.99, units=0.9), make_subject(policy, data, 0.5, 0.8, units=0.9)
     assert one.norm.reward_scale == other.norm.reward_scale == norm.reward_scale
-    np.testing.assert_allclose(one.log.rows.reward, data.reward / norm.reward_scale, rtol=1e-6)
+    np.testing.assert_allclose(one.log.transitions.reward, data.reward / norm.reward_scale, rtol=1e-6)
 
 
 def test_a_run_of_seconds_is_judged_in_seconds_and_none_by_a_pool_of_days() -> None:

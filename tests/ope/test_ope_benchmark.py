@@ -13,8 +13,8 @@ from benchmarks.ope_figure import covers, draw, failures
 
 import pspo
 from benchmarks import ope as study
-from pspo.ope.estimates import Estimate
-from pspo.ope.of_run import Judgement
+from pspo.evaluation.ope.estimates import Estimate
+from pspo.evaluation.ope.of_run import Judgement
 
 
 def row(truth: float, low: float | None, high: float | None, log: int = 0, doubts: int = 0, value: Any = ...) -> dict:
@@ -162,7 +162,7 @@ def test_it_runs_from_end_to_end(tmp_path, monkeypatch) -> None:
     study.main([str(tmp_path / "runs"), "--quick"])
     assert (tmp_path / "ope.png").exists()
     kept = json.loads((tmp_path / "ope.json").read_text())
-    assert {s["method"] for s in kept["summary"]} == set(pspo.ope.METHODS.values())
+    assert {s["method"] for s in kept["summary"]} == set(pspo.evaluation.ope.METHODS.values())
     found, policy = kept["policies"]["bc"], pspo.load_policy(run.path)
     played = pspo.evaluate(policy, episodes=2000, seed=1)
     assert found["mode"] == pytest.approx(137.476 - played.regret, abs=1e-3)

@@ -16,17 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ope_cases import linear
 
-from pspo.algorithms.pspo import Config
+from pspo.algorithms.pspo.algorithm import Config
+from pspo.algorithms.pspo.rollout import Box
 from pspo.dynamics.ensemble import Ensemble
-from pspo.dynamics.rollout import Box
-from pspo.dynamics.termination import Known, Never
+from pspo.dynamics.termination import KnownTermination, NeverTerminates
+from pspo.evaluation.ope import believed
+from pspo.evaluation.ope import models as module
+from pspo.evaluation.ope.estimates import effective, student, weighted_quantiles
+from pspo.evaluation.ope.fitted_q import FittedQ
+from pspo.evaluation.ope.models import Models, by_models, play, summarise
+from pspo.evaluation.ope.subject import Subject
 from pspo.nets.actors import Deterministic
-from pspo.ope import believed
-from pspo.ope import models as module
-from pspo.ope.estimates import effective, student, weighted_quantiles
-from pspo.ope.fitted_q import FittedQ
-from pspo.ope.models import Models, by_models, play, summarise
-from pspo.ope.subject import Subject
 
 NORM = plain_norm()  # actions lie in [1, 3], one unit of reward is 2
 OWN = plain_norm()._replace(  # the policy's: other scales, and actions in [0, 4]
@@ -58,7 +58,7 @@ def made_models(**changes: Any) -> Models:
     fields = {
         "norm": NORM,
         "pool": pool(),
-        "ends": Known(rule),
+        "ends": KnownTermination(rule),
         "critics": (),
         "log_weight": uniform,
         "range": unlimited(),
@@ -131,7 +131,7 @@ def test_leaving_the_log_is_counted_and_ends_an_episode_only_where_it_is_to(left
 
 def test_all_members_meet_the_same_noise() -> None:
     """Identical members return the same to the bit; other seeds do not."""
-    same = made_models(pool=pool().take(jnp.array([1, 1, 1])), ends=Never(), noise=1.0)
+    same = made_models(pool=pool().take(jnp.array([1, 1, 1])), ends=NeverTerminates(), noise=1.0)
     found, other = played(same), played(same, seed=1)
     np.testing.assert_array_equal(found.returns[0], found.returns[2])
     assert not np.allclose(found.returns, other.returns)
@@ -157,7 +157,9 @@ def test_the_estimate_of_linear_models_is_their_weighted_mean(monkeypatch) -> No
 
 def test_few_first_states_are_played_several_times_and_do_not_count_as_more(monkeypatch) -> None:
     monkeypatch.setattr(module, "MOST_STEPS", 50 * HORIZON * 4)
-    noisy, calm = (by_models(made_subject(), made_models(noise=n, ends=Never()), 0.9).numbers for n in (1.0, 0.0))
+    noisy, calm = (
+        by_models(made_subject(), made_models(noise=n, ends=NeverTerminates()), 0.9).numbers for n in (1.0, 0.0)
+    )
     # What differs between the four starts stays, however often each is played.
     assert 0.5 < noisy["sampling_error"] / calm["sampling_error"] < 2.0
     assert noisy["chance_std"] > calm["chance_std"]
@@ -171,7 +173,7 @@ def test_fitted_critics_weigh_models_by_their_consistency() -> None:
     subject = made_subject()._replace(
         data=SimpleNamespace(obs_dim=2, obs=STARTS, reward=np.array([-1e6, 1e6]))  # pyright: ignore
     )
-    judge = believed._consistency(subject, Config(model_noise=0.0), fitted, Known(rule))
+    judge = believed._consistency(subject, Config(model_noise=0.0), fitted, KnownTermination(rule))
     obs, action = rng.normal(1.0, 1.0, size=(7, 2)), rng.uniform(-1, 1, size=(7, 1))
     found = jax.jit(lambda critics, pool: judge(critics, pool, f32(obs), f32(action), jax.random.PRNGKey(0)))(
         (fitted.critic, subject.network), pool()

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pspo.errors import UserError
-from pspo.ope.estimates import Estimate
-from pspo.ope.of_run import Judgement
-from pspo.ope.selection import rank
-from pspo.ope.text import judgement_table, ranking_table
+from pspo.core.errors import UserError
+from pspo.evaluation.ope.estimates import Estimate
+from pspo.evaluation.ope.of_run import Judgement
+from pspo.evaluation.ope.selection import rank
+from pspo.evaluation.ope.text import judgement_table, ranking_table
 
 VALUE, LOW, TRUTH = [3.0, 5.0, 1.0, 4.0], [2.5, 0.0, 0.5, 3.0], [30.0, 20.0, 10.0, 40.0]
 

@@ -10,10 +10,10 @@ import pytest
 from ope_cases import constant, linear, made_log, made_subject
 
 from pspo.data.normalise import fit_normaliser
+from pspo.evaluation.ope import trust
+from pspo.evaluation.ope.estimates import Estimate
+from pspo.evaluation.ope.trust import share_of_new_actions, warnings
 from pspo.nets.actors import LinearGaussian
-from pspo.ope import trust
-from pspo.ope.estimates import Estimate
-from pspo.ope.trust import share_of_new_actions, warnings
 
 FINE: dict[str, dict[str, float]] = {
     "posterior models": {"effective_models": 2.6, "share_outside": 0.002, "weight_of_the_rest": 0.05},

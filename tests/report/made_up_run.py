@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from pspo.algorithms.pspo import Config
-from pspo.config import build, flatten, preset
+from pspo.algorithms.pspo.algorithm import Config
+from pspo.algorithms.registry import preset
+from pspo.core.config import build, flatten
+from pspo.core.files import write_arrays, write_json
 from pspo.data.normalise import Normaliser
-from pspo.files import write_arrays, write_json
-from pspo.policy import FILE_NAME, Policy
-from pspo.policy_kinds import Net
+from pspo.policies.heads import Net
+from pspo.policies.policy import FILE_NAME, Policy
 
 STEPS = (250, 500, 750, 1000)
 SELLS_ABOVE = 1.7

@@ -12,11 +12,12 @@ import pytest
 from reading import Page
 from scipy.stats import spearmanr
 
-from pspo.algorithms.pspo import Config
-from pspo.cli import _parser
-from pspo.config import build, flatten, keys, parse_settings, preset
-from pspo.errors import UserError
-from pspo.report.page import write_report
+from pspo.algorithms.pspo.algorithm import Config
+from pspo.algorithms.registry import preset
+from pspo.cli.main import _parser
+from pspo.core.config import build, flatten, keys, parse_settings
+from pspo.core.errors import UserError
+from pspo.report.run.page import write_report
 
 HOSTILE = '<script>alert("$1$^")</script>'
 

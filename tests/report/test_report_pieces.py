@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pspo.core.errors import UserError
 from pspo.envs import liquidation_optimum
-from pspo.errors import UserError
 from pspo.report.canvas import spread
-from pspo.report.contents import read_contents
 from pspo.report.figures import padded
-from pspo.report.liquidation import _learned_threshold, _price_law, policy_map, save_policy_png
 from pspo.report.markup import figure, number, table, text
-from pspo.report.model_quality import model_section
-from pspo.report.posterior import rank_correlation
+from pspo.report.run.contents import read_contents
+from pspo.report.run.liquidation import _learned_threshold, _price_law, policy_map, save_policy_png
+from pspo.report.run.model_quality import model_section
+from pspo.report.run.posterior import rank_correlation
 
 
 @pytest.mark.parametrize(

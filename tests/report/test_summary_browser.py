@@ -11,7 +11,7 @@ from browser import NAMES, Browser, browse, find_browser
 from PIL import Image
 
 from pspo.report.records import Results
-from pspo.report.summary_page import write_summary
+from pspo.report.summary.page import write_summary
 
 pytestmark = pytest.mark.skipif(
     find_browser() is None,

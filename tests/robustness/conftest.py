@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from at_work import TRAIN
 
-from pspo.cli import main
+from pspo.cli.main import main
 
 
 @pytest.fixture(scope="session")

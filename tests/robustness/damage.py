@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from pspo.errors import UserError
+from pspo.core.errors import UserError
 
 FEW_AND_MANY = [pytest.param(1, id="few"), pytest.param(40, marks=pytest.mark.slow, id="many")]
 """Times the number of examples that a property is tried on."""

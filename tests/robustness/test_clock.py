@@ -13,7 +13,7 @@ import pytest
 from at_work import TRAIN, outcome
 
 import pspo
-from pspo.cli import main
+from pspo.cli.main import main
 
 DAY = 86_400.0
 JUMPS = (0.0, -3 * DAY, 4000 * DAY, -1.0, -4000 * DAY, 0.5)

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from at_work import TRAIN, one_sentence, outcome
 
-from pspo.cli import main
-from pspo.ope import of_run
+from pspo.cli.main import main
+from pspo.evaluation.ope import of_run
 
 
 @contextlib.contextmanager

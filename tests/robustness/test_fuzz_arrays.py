@@ -18,9 +18,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from made_up_run import threshold_policy
 
-from pspo import cache, checkpoint
-from pspo.files import Corrupt, digest, parse_json, read_arrays, write_arrays
-from pspo.policy import Policy
+from pspo.core import cache, checkpoint
+from pspo.core.files import Corrupt, digest, parse_json, read_arrays, write_arrays
+from pspo.policies.policy import Policy
 
 
 class State(NamedTuple):

@@ -23,9 +23,9 @@ from pspo.collecting.behaviour import load_behaviour
 from pspo.collecting.experience import Experience
 from pspo.collecting.partial import progress_kept
 from pspo.collecting.store import already_collected
+from pspo.core.files import write_arrays
 from pspo.data import Dataset, load_dataset, save_dataset
 from pspo.data.columns import Columns
-from pspo.files import write_arrays
 
 LABELS = {"name": "log", "task": None, "notes": ["a note"], "action_low": [-1.0, -1.0], "action_high": [1.0, 1.0]}
 

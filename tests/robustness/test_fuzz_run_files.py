@@ -12,15 +12,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from made_up_run import config, metrics, models, result, write_run
 
-from pspo import training
 from pspo.data import load_dataset
+from pspo.evaluation.ope import of_run
+from pspo.evaluation.ope.of_run import judge_run
 from pspo.experiments.jobs import Job
 from pspo.experiments.watching import progress_of
-from pspo.ope import of_run
-from pspo.ope.of_run import judge_run
-from pspo.report.page import write_report
 from pspo.report.records import from_run
-from pspo.runs import Run
+from pspo.report.run.page import write_report
+from pspo.runs.directory import Run
+from pspo.training import loop as training
 
 MANIFEST = {
     "pspo": "0.1.0",

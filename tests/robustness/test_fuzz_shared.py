@@ -15,10 +15,10 @@ from hypothesis import example, given
 from made_up_run import threshold_policy
 from summary_cases import made_up
 
-from pspo.cli import main
-from pspo.export import export_policy
-from pspo.onnx_policy import OnnxPolicy
-from pspo.report.reports import write_reports
+from pspo.cli.main import main
+from pspo.policies.onnx.runtime import OnnxPolicy
+from pspo.report.write import write_reports
+from pspo.runs.export import export_policy
 
 
 @pytest.fixture

@@ -17,15 +17,15 @@ import pyarrow.parquet
 import pytest
 from made_up_data import clean_d4rl
 
-from pspo import cache
-from pspo.cli import main
+from pspo.cli.main import main
 from pspo.collecting.behaviour import load_behaviour
+from pspo.core import cache
+from pspo.core.errors import UserError
 from pspo.data import load_dataset
-from pspo.data import reading as limits
-from pspo.errors import UserError
-from pspo.onnx_policy import OnnxPolicy
-from pspo.policy import load_policy
-from pspo.runs import Run, create, free_path
+from pspo.data.readers import reading as limits
+from pspo.policies.onnx.runtime import OnnxPolicy
+from pspo.policies.policy import load_policy
+from pspo.runs.directory import Run, create, free_path
 
 
 class Payload:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from at_work import LONG, TRAIN, one_sentence, outcome, saved, started, wait_until
 
-from pspo.cli import main
+from pspo.cli.main import main
 
 
 def test_a_second_process_is_refused_and_sigterm_leaves_a_run_that_goes_on(whole: Path, tmp_path: Path, capsys) -> None:
@@ -114,7 +114,7 @@ def alive(pid: int) -> bool:
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     """As under nohup-like parents: the command does not take back what they decided."""
     code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    code += "from pspo.stopping import heeding_signals\nimport os\n"
+    code += "from pspo.cli.signals import heeding_signals\nimport os\n"
     code += "with heeding_signals(): os.kill(os.getpid(), signal.SIGTERM)\nprint('still here')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ))
     assert done.stdout == "still here\n"
@@ -124,7 +124,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
 def test_a_signal_inside_a_callback_of_the_garbage_collector_is_not_lost(number: int) -> None:
     """Where Python drops exceptions, and where JAX is so often that every third signal found it there."""
     code = (
-        "import gc, os, signal, time\nfrom pspo.stopping import heeding_signals\nsent = []\n"
+        "import gc, os, signal, time\nfrom pspo.cli.signals import heeding_signals\nsent = []\n"
         # As a terminal has it: whoever runs the tests in the background may have Ctrl-C ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"def callback(*_):\n    if not sent: sent.append(1); os.kill(os.getpid(), {int(number)})\n"

@@ -15,22 +15,24 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from pspo.algorithms.model_free import Parts, descend, draw, prepare
-from pspo.algorithms.settings import RowsConfig
-from pspo.config import Bounds
-from pspo.data.batches import Log, Rows
+from pspo.algorithms.common.behaviour import log_likelihood_loss
+from pspo.algorithms.common.model_free import Setup, begin_chunk, descend, draw, prepare
+from pspo.algorithms.common.settings import BatchConfig
+from pspo.core.config import Bounds
+from pspo.data.batches import DeviceDataset, Transitions
 from pspo.data.normalise import unsquash
 from pspo.nets.policies import MixturePolicy, mixture_policy
-from pspo.reference import log_likelihood_loss
 
-__all__ = ["Config", "draw", "init", "policies", "prepare", "update"]
+__all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
+
+HEADLINE = ("policy_loss",)
 
 
 @dataclass(frozen=True)
-class Config(RowsConfig):
+class Config(BatchConfig):
     components: Annotated[int, Bounds(1, 64)] = 1
     """Gaussians in the mixture."""
-    rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
+    lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
     """Learning rate at the start; it falls to zero along a cosine."""
 
 
@@ -44,21 +46,21 @@ class State(NamedTuple):
 
 
 def optimiser(config: Config) -> optax.GradientTransformation:
-    return optax.adam(optax.cosine_decay_schedule(config.rate, config.steps))
+    return optax.adam(optax.cosine_decay_schedule(config.lr, config.steps))
 
 
-def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
+def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, net_key = jax.random.split(key)
-    columns = log.rows.action.shape[-1]
-    policy = mixture_policy(net_key, parts.norm.features, columns, config.width, config.depth, config.components)
+    columns = data.transitions.action.shape[-1]
+    policy = mixture_policy(net_key, setup.norm.features, columns, config.width, config.depth, config.components)
     return State(policy, optimiser(config).init(policy), key, jnp.int32(0))  # pyright: ignore[reportArgumentType]
 
 
 def update(
-    config: Config, parts: Parts, context: None, state: State, rows: Rows, key: Array
+    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One step of maximum likelihood."""
-    features, x = parts.norm.encode(rows.obs), unsquash(rows.action)
+    features, x = setup.norm.encode(rows.obs), unsquash(rows.action)
     loss, grads = jax.value_and_grad(log_likelihood_loss)(state.policy, features, x)
     policy, opt = descend(optimiser(config), grads, state.opt, state.policy)
     return State(policy, opt, state.key, state.step + 1), {"policy_loss": loss}

@@ -25,9 +25,10 @@ from typing import Annotated, Literal, NamedTuple
 import jax
 from jax import Array
 
-from pspo.algorithms.model_based import (
-    Parts,
+from pspo.algorithms.common.losses import proposals, pushed_down, sampled_target
+from pspo.algorithms.common.model_based import (
     PoolConfig,
+    Setup,
     SoftConfig,
     State,
     draw,
@@ -38,17 +39,18 @@ from pspo.algorithms.model_based import (
     rule,
     world,
 )
-from pspo.config import Bounds
-from pspo.data.batches import Log, Rows
+from pspo.algorithms.common.sac import EncodedBatch, soft_step
+from pspo.core.config import Bounds
+from pspo.core.errors import UserError
+from pspo.data.batches import DeviceDataset, Transitions
 from pspo.dynamics.buffer import mixed, real_rows
-from pspo.dynamics.imagination import elite_step
-from pspo.errors import UserError
-from pspo.losses import proposals, pushed_down, sampled_target
+from pspo.dynamics.model_env import elite_step
 from pspo.nets.actors import TanhGaussian
 from pspo.nets.mlp import MLP
-from pspo.soft_actor_critic import Seen, soft_step
 
-__all__ = ["Config", "draw", "imagine", "init", "policies", "prepare", "update"]
+__all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
+
+HEADLINE = ("critic_loss",)
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,15 @@ class Anyone(NamedTuple):
         return jax.random.uniform(key, (*features.shape[:-1], self.columns), minval=-1.0, maxval=1.0)
 
 
-def imagine(config: Config, parts: Parts, log: Log, state: State) -> tuple[State, dict[str, Array]]:
+def begin_chunk(
+    config: Config, setup: Setup, data: DeviceDataset, state: State
+) -> tuple[State, None, dict[str, Array]]:
     """Between chunks: rollouts of the present policy, or of anyone, into the buffer."""
     key, roll_key = jax.random.split(state.key)
-    actor = Anyone(log.rows.action.shape[-1]) if config.uniform_rollouts else state.agent.learned.actor
-    step = partial(elite_step, world(parts), parts.arrays.elite, actor)
-    buffer, facts = refresh(config, log, state.buffer, step, roll_key)
-    return state._replace(buffer=buffer, key=key), facts
+    actor = Anyone(data.transitions.action.shape[-1]) if config.uniform_rollouts else state.agent.params.actor
+    step = partial(elite_step, world(setup), setup.arrays.elite, actor)
+    buffer, metrics = refresh(config, data, state.buffer, step, roll_key)
+    return state._replace(buffer=buffer, key=key), None, metrics
 
 
 def penalised_rows(config: Config) -> slice:
@@ -95,7 +99,7 @@ def penalised_rows(config: Config) -> slice:
     return slice(real_rows(config.batch, config.real_ratio) if config.penalised == "model" else 0, config.batch)
 
 
-def sampled_actions(config: Config, actor: TanhGaussian, seen: Seen, key: Array) -> tuple[Array, Array]:
+def sampled_actions(config: Config, actor: TanhGaussian, seen: EncodedBatch, key: Array) -> tuple[Array, Array]:
     """The 3n actions of the log-sum-exp at each penalised state, with their log densities."""
     rho = penalised_rows(config)
     shape = (config.samples, *seen.rows.action[rho].shape)
@@ -113,13 +117,13 @@ def gap(config: Config, critic: MLP, features: Array, q: Array, sampled: tuple[A
 
 
 def update(
-    config: Config, parts: Parts, context: dict[str, Array], state: State, rows: Rows, key: Array
+    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
-    """One fused step of critics, actor and temperature; `context` is what this chunk's rollouts say of themselves."""
+    """One fused step of critics, actor and temperature."""
     mix_key, sample_key, step_key = jax.random.split(key, 3)
     rows = mixed(state.buffer, rows, config.real_ratio, mix_key)
-    seen = Seen(rows, parts.norm.encode(rows.obs), parts.norm.encode(rows.next_obs))
-    actor, target_critic = state.agent.learned.actor, state.agent.target_critic
+    seen = EncodedBatch(rows, setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs))
+    actor, target_critic = state.agent.params.actor, state.agent.target_critic
     sampled = sampled_actions(config, actor, seen, sample_key)
 
     def target(noise: Array) -> Array:
@@ -130,4 +134,4 @@ def update(
         return config.conservatism * gaps.sum(), {"conservative_gap": gaps.mean()}
 
     agent, metrics = soft_step(rule(config, rows.action.shape[-1]), state.agent, seen, step_key, target, penalty)
-    return state._replace(agent=agent, step=state.step + 1), metrics | context
+    return state._replace(agent=agent, step=state.step + 1), metrics

@@ -19,11 +19,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from pspo.algorithms.model_free import Parts, adam_by_part, descend, draw, prepare
-from pspo.algorithms.settings import RowsConfig
-from pspo.config import Bounds
-from pspo.data.batches import Log, Rows
-from pspo.losses import (
+from pspo.algorithms.common.losses import (
     proposals,
     pushed_down,
     q_values,
@@ -32,16 +28,22 @@ from pspo.losses import (
     td_loss,
     temperature_loss,
 )
+from pspo.algorithms.common.model_free import Setup, adam_by_part, begin_chunk, descend, draw, prepare
+from pspo.algorithms.common.settings import BatchConfig
+from pspo.core.config import Bounds
+from pspo.data.batches import DeviceDataset, Transitions
 from pspo.nets.actors import TanhGaussian
 from pspo.nets.mlp import MLP, mlp, mlp_stack, moving_average
 
-__all__ = ["Config", "draw", "init", "policies", "prepare", "update"]
+__all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
+
+HEADLINE = ("critic_loss",)
 
 LARGEST_WEIGHT = math.log(1e6)  # of the adapted penalty
 
 
 @dataclass(frozen=True)
-class Config(RowsConfig):
+class Config(BatchConfig):
     conservatism: Annotated[float, Bounds(0.0, 1e6)] = 5.0
     """alpha_c: weight of the conservative gap; 0 is SAC on the log."""
     samples: Annotated[int, Bounds(1, 1000)] = 10
@@ -50,15 +52,15 @@ class Config(RowsConfig):
     """tau of the Lagrange form: the weighted gap that a multiplier holds; 0 leaves the weight fixed (Eq. 30)."""
     cloning_steps: Annotated[int, Bounds(0, 1_000_000_000)] = 0
     """Iterations at the start in which the actor follows the log's actions instead of Q."""
-    critic_rate: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
+    critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of the critics (and of the multiplier)."""
-    actor_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
+    actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
     """Learning rate of actor and temperature."""
-    target_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.005
+    tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target critics."""
 
 
-class Learned(NamedTuple):
+class Params(NamedTuple):
     """What gradients move."""
 
     actor: TanhGaussian
@@ -70,7 +72,7 @@ class Learned(NamedTuple):
 class State(NamedTuple):
     """Everything that resuming needs."""
 
-    learned: Learned
+    params: Params
     target_critic: MLP
     opt: Any
     key: Array
@@ -87,16 +89,20 @@ class Noise(NamedTuple):
 
 
 def optimiser(config: Config) -> optax.GradientTransformation:
-    return adam_by_part(Learned(config.actor_rate, config.critic_rate, config.actor_rate, config.critic_rate))  # pyright: ignore[reportArgumentType]
+    return adam_by_part(Params(config.actor_lr, config.critic_lr, config.actor_lr, config.critic_lr))  # pyright: ignore[reportArgumentType]
 
 
-def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
+def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, actor_key, critic_key = jax.random.split(key, 3)
-    inputs, columns, hidden = parts.norm.features, log.rows.action.shape[-1], [config.width] * config.depth
+    inputs, columns, hidden = (
+        setup.norm.features,
+        data.transitions.action.shape[-1],
+        [config.width] * config.depth,
+    )
     actor = TanhGaussian(mlp(actor_key, [inputs, *hidden, 2 * columns], "relu", init="rlkit-actor"))
     critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="rlkit-critic")
-    learned = Learned(actor, critic, jnp.float32(0.0), jnp.float32(0.0))
-    return State(learned, critic, optimiser(config).init(learned), key, jnp.int32(0))  # pyright: ignore[reportArgumentType]
+    params = Params(actor, critic, jnp.float32(0.0), jnp.float32(0.0))
+    return State(params, critic, optimiser(config).init(params), key, jnp.int32(0))  # pyright: ignore[reportArgumentType]
 
 
 def draw_noise(config: Config, shape: tuple[int, ...], key: Array) -> Noise:
@@ -122,17 +128,17 @@ def penalty(config: Config, gaps: Array, log_multiplier: Array) -> tuple[Array, 
 
 
 def update(
-    config: Config, parts: Parts, context: None, state: State, rows: Rows, key: Array
+    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One fused step of critics, actor, temperature and multiplier."""
-    features, next_features = parts.norm.encode(rows.obs), parts.norm.encode(rows.next_obs)
+    features, next_features = setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs)
     noise = draw_noise(config, rows.action.shape, key)
-    old = state.learned
+    old = state.params
     target = sampled_target(old.actor, state.target_critic, next_features, rows, noise.next_action, config.gamma)
     sampled = proposals(old.actor, features, next_features, noise.samples, noise.uniform)
     cloning = state.step < config.cloning_steps if config.cloning_steps else None
 
-    def loss(moving: Learned) -> tuple[Array, tuple[Array, ...]]:
+    def loss(moving: Params) -> tuple[Array, tuple[Array, ...]]:
         logged_q = q_values(moving.critic, features, rows.action)
         error = td_loss(logged_q, target)
         gaps = gap(moving.critic, features, logged_q, sampled)
@@ -144,9 +150,9 @@ def update(
         return error + push + multiplier + actor + temperature, (error, gaps, actor, log_prob, logged_q)
 
     grads, (error, gaps, actor, log_prob, q) = jax.grad(loss, has_aux=True)(old)
-    learned, opt = descend(optimiser(config), grads, state.opt, old)
-    target_critic = moving_average(state.target_critic, learned.critic, config.target_rate)
-    return State(learned, target_critic, opt, state.key, state.step + 1), {
+    params, opt = descend(optimiser(config), grads, state.opt, old)
+    target_critic = moving_average(state.target_critic, params.critic, config.tau)
+    return State(params, target_critic, opt, state.key, state.step + 1), {
         "critic_loss": error,
         "conservative_gap": gaps.mean(),
         "actor_loss": actor,
@@ -159,4 +165,4 @@ def update(
 
 
 def policies(state: State) -> dict[str, TanhGaussian]:
-    return {"policy": state.learned.actor}
+    return {"policy": state.params.actor}

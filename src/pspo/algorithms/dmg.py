@@ -15,19 +15,28 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from pspo.algorithms.model_free import Parts, delayed, descend, draw, prepare
-from pspo.algorithms.settings import RowsConfig
-from pspo.config import Bounds
-from pspo.data.batches import Log, Rows
-from pspo.losses import advantage_weight, bellman_target, expectile_loss, q_values, smoothed_action, td_loss
+from pspo.algorithms.common.losses import (
+    advantage_weight,
+    bellman_target,
+    expectile_loss,
+    q_values,
+    smoothed_action,
+    td_loss,
+)
+from pspo.algorithms.common.model_free import Setup, begin_chunk, delayed, descend, draw, prepare
+from pspo.algorithms.common.settings import BatchConfig
+from pspo.core.config import Bounds
+from pspo.data.batches import DeviceDataset, Transitions
 from pspo.nets.actors import Deterministic
 from pspo.nets.mlp import MLP, mlp, mlp_stack, moving_average
 
-__all__ = ["Config", "draw", "init", "policies", "prepare", "update"]
+__all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
+
+HEADLINE = ("critic_loss",)
 
 
 @dataclass(frozen=True)
-class Config(RowsConfig):
+class Config(BatchConfig):
     mixture: Annotated[float, Bounds(0.0, 1.0)] = 0.25
     """lambda: share of the actor's value in the backup; 0 stays inside the log."""
     imitation: Annotated[float, Bounds(0.0, 1e6)] = 0.1
@@ -44,11 +53,11 @@ class Config(RowsConfig):
     """Largest size of that noise."""
     actor_period: Annotated[int, Bounds(1, 1000)] = 2
     """Critic steps per actor step; the target networks move with the actor."""
-    critic_rate: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
+    critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of Q and V."""
-    actor_rate: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
+    actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of the actor at the start; it falls to zero along a cosine."""
-    target_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.005
+    tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target networks, per actor step."""
 
 
@@ -72,13 +81,17 @@ class State(NamedTuple):
 
 def optimisers(config: Config) -> tuple[optax.GradientTransformation, ...]:
     """Of actor, critic, value; the cosine counts actor steps."""
-    cosine = optax.cosine_decay_schedule(config.actor_rate, max(1, config.steps // config.actor_period))
-    return optax.adam(cosine), optax.adam(config.critic_rate), optax.adam(config.critic_rate)
+    cosine = optax.cosine_decay_schedule(config.actor_lr, max(1, config.steps // config.actor_period))
+    return optax.adam(cosine), optax.adam(config.critic_lr), optax.adam(config.critic_lr)
 
 
-def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
+def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, actor_key, critic_key, value_key = jax.random.split(key, 4)
-    inputs, columns, hidden = parts.norm.features, log.rows.action.shape[-1], [config.width] * config.depth
+    inputs, columns, hidden = (
+        setup.norm.features,
+        data.transitions.action.shape[-1],
+        [config.width] * config.depth,
+    )
     actor = Deterministic(mlp(actor_key, [inputs, *hidden, columns], "relu", init="torch"))
     critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="torch")
     value = mlp(value_key, [inputs, *hidden, 1], "relu", init="torch")
@@ -88,7 +101,9 @@ def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
     return State(online, online, value, opts, key, jnp.int32(0))
 
 
-def critic_target(config: Config, target: Moving, value: MLP, next_features: Array, rows: Rows, noise: Array) -> Array:
+def critic_target(
+    config: Config, target: Moving, value: MLP, next_features: Array, rows: Transitions, noise: Array
+) -> Array:
     """r + gamma [lambda min_j Q'_j(s', a~') + (1 - lambda) V(s')]."""
     action = smoothed_action(target.actor(next_features), noise, config.noise, config.noise_clip)
     beyond = q_values(target.critic, next_features, action).min(0)
@@ -109,10 +124,10 @@ def actor_loss(
 
 
 def update(
-    config: Config, parts: Parts, context: None, state: State, rows: Rows, key: Array
+    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One step each of V and Q; in every second iteration also of the actor and of the target networks."""
-    features, next_features = parts.norm.encode(rows.obs), parts.norm.encode(rows.next_obs)
+    features, next_features = setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs)
     actor_rule, critic_rule, value_rule = optimisers(config)
     actor_opt, critic_opt, value_opt = state.opts
     logged_q = q_values(state.target.critic, features, rows.action).min(0)
@@ -142,7 +157,7 @@ def update(
         )(state.online.actor)
         actor, actor_opt = descend(actor_rule, grads, state.opts[0], state.online.actor)
         online = state.online._replace(actor=actor)
-        target = moving_average(state.target, online, config.target_rate)
+        target = moving_average(state.target, online, config.tau)
         return state._replace(online=online, target=target, opts=(actor_opt, *state.opts[1:])), loss
 
     state, loss_actor = delayed(state.step, config.actor_period, improve, state)

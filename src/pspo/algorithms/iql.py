@@ -16,32 +16,34 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from pspo.algorithms.model_free import Parts, descend, draw, prepare
-from pspo.algorithms.settings import RowsConfig
-from pspo.config import Bounds
-from pspo.data.batches import Log, Rows
-from pspo.losses import advantage_weight, bellman_target, expectile_loss, q_values, td_loss
+from pspo.algorithms.common.losses import advantage_weight, bellman_target, expectile_loss, q_values, td_loss
+from pspo.algorithms.common.model_free import Setup, begin_chunk, descend, draw, prepare
+from pspo.algorithms.common.settings import BatchConfig
+from pspo.core.config import Bounds
+from pspo.data.batches import DeviceDataset, Transitions
 from pspo.nets.actors import ClippedGaussian
 from pspo.nets.mlp import MLP, mlp, mlp_stack, moving_average
 
-__all__ = ["Config", "draw", "init", "policies", "prepare", "update"]
+__all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
+
+HEADLINE = ("critic_loss",)
 
 INSIDE = 1.0 - 1e-5  # logged actions are taken at most this far out, as in the authors' code
 
 
 @dataclass(frozen=True)
-class Config(RowsConfig):
+class Config(BatchConfig):
     expectile: Annotated[float, Bounds(0.0, 1.0)] = 0.7
     """tau: 0.5 values the log's policy, near 1 the best of its actions (Eq. 5)."""
     temperature: Annotated[float, Bounds(0.0, 1e6)] = 3.0
     """beta: how sharply the actor prefers actions of high advantage; 0 is plain imitation (Eq. 7)."""
     weight_max: Annotated[float, Bounds(1e-6, 1e9)] = 100.0
     """Largest weight of a row in the actor's loss."""
-    critic_rate: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
+    critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of Q and V."""
-    actor_rate: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
+    actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of the actor at the start; it falls to zero along a cosine."""
-    target_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.005
+    tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target critics."""
 
 
@@ -59,13 +61,17 @@ class State(NamedTuple):
 
 def optimisers(config: Config) -> tuple[optax.GradientTransformation, ...]:
     """Of actor, critic, value."""
-    cosine = optax.cosine_decay_schedule(config.actor_rate, config.steps)
-    return optax.adam(cosine), optax.adam(config.critic_rate), optax.adam(config.critic_rate)
+    cosine = optax.cosine_decay_schedule(config.actor_lr, config.steps)
+    return optax.adam(cosine), optax.adam(config.critic_lr), optax.adam(config.critic_lr)
 
 
-def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
+def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, actor_key, critic_key, value_key = jax.random.split(key, 4)
-    inputs, columns, hidden = parts.norm.features, log.rows.action.shape[-1], [config.width] * config.depth
+    inputs, columns, hidden = (
+        setup.norm.features,
+        data.transitions.action.shape[-1],
+        [config.width] * config.depth,
+    )
     actor = ClippedGaussian(mlp(actor_key, [inputs, *hidden, columns], "relu", init="orthogonal"), jnp.zeros(columns))
     critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="orthogonal")
     value = mlp(value_key, [inputs, *hidden, 1], "relu", init="orthogonal")
@@ -86,10 +92,10 @@ def actor_loss(config: Config, actor: ClippedGaussian, features: Array, action: 
 
 
 def update(
-    config: Config, parts: Parts, context: None, state: State, rows: Rows, key: Array
+    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One step each of V, actor and Q, in this order."""
-    features, next_features = parts.norm.encode(rows.obs), parts.norm.encode(rows.next_obs)
+    features, next_features = setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs)
     actor_rule, critic_rule, value_rule = optimisers(config)
     actor_opt, critic_opt, value_opt = state.opts
     q = q_values(state.target_critic, features, rows.action).min(0)
@@ -109,7 +115,7 @@ def update(
     )
     critic, critic_opt = descend(critic_rule, grads, critic_opt, state.critic)
 
-    target_critic = moving_average(state.target_critic, critic, config.target_rate)
+    target_critic = moving_average(state.target_critic, critic, config.tau)
     opts = (actor_opt, critic_opt, value_opt)
     return State(actor, critic, value, target_critic, opts, state.key, state.step + 1), {
         "critic_loss": loss_critic,

@@ -20,9 +20,9 @@ from typing import Annotated, Literal
 import jax
 from jax import Array
 
-from pspo.algorithms.model_based import (
-    Parts,
+from pspo.algorithms.common.model_based import (
     PoolConfig,
+    Setup,
     SoftConfig,
     State,
     draw,
@@ -33,13 +33,15 @@ from pspo.algorithms.model_based import (
     update,
     world,
 )
-from pspo.config import Bounds
-from pspo.data.batches import Log, Rows
-from pspo.dynamics.imagination import World, random_member, target_noise
+from pspo.core.config import Bounds
+from pspo.data.batches import DeviceDataset, Transitions
+from pspo.dynamics.model_env import ModelEnv, random_member, target_noise
 from pspo.dynamics.uncertainty import largest_deviation, largest_std
 from pspo.nets.actors import TanhGaussian
 
-__all__ = ["Config", "draw", "imagine", "init", "policies", "prepare", "update"]
+__all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
+
+HEADLINE = ("critic_loss",)
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class Config(SoftConfig, PoolConfig):
 
 
 def penalised_step(
-    config: Config, place: World, elite: Array, actor: TanhGaussian, obs: Array, key: Array
-) -> tuple[Array, Rows]:
+    config: Config, place: ModelEnv, elite: Array, actor: TanhGaussian, obs: Array, key: Array
+) -> tuple[Array, Transitions]:
     """One step of rollouts: the policy's action, a random elite's outcome, the reward of Eq. 7."""
     k_action, k_member, k_noise = jax.random.split(key, 3)
     action = actor.unit_action(place.norm.encode(obs), k_action)
@@ -62,12 +64,14 @@ def penalised_step(
     measure = largest_std if config.uncertainty == "std" else largest_deviation
     doubt = measure(prediction, place.model_norm.reward_scale) / place.norm.reward_scale
     reward = then.reward - config.penalty * doubt
-    return then.next_obs, Rows(obs, action, reward, then.next_obs, then.terminal)
+    return then.next_obs, Transitions(obs, action, reward, then.next_obs, then.terminal)
 
 
-def imagine(config: Config, parts: Parts, log: Log, state: State) -> tuple[State, dict[str, Array]]:
+def begin_chunk(
+    config: Config, setup: Setup, data: DeviceDataset, state: State
+) -> tuple[State, None, dict[str, Array]]:
     """Between chunks: rollouts of the present policy into the buffer."""
     key, roll_key = jax.random.split(state.key)
-    step = partial(penalised_step, config, world(parts), parts.arrays.elite, state.agent.learned.actor)
-    buffer, facts = refresh(config, log, state.buffer, step, roll_key)
-    return state._replace(buffer=buffer, key=key), facts
+    step = partial(penalised_step, config, world(setup), setup.arrays.elite, state.agent.params.actor)
+    buffer, metrics = refresh(config, data, state.buffer, step, roll_key)
+    return state._replace(buffer=buffer, key=key), None, metrics

@@ -31,9 +31,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from pspo.algorithms.model_based import (
-    Parts,
+from pspo.algorithms.common.losses import bellman_target, q_values
+from pspo.algorithms.common.model_based import (
     PoolConfig,
+    Setup,
     SoftConfig,
     State,
     cloned,
@@ -47,14 +48,15 @@ from pspo.algorithms.model_based import (
     update,
     world,
 )
-from pspo.config import Bounds
-from pspo.data.batches import Log, Rows
-from pspo.dynamics.imagination import Outcome, World, random_member, target_noise
+from pspo.algorithms.common.sac import Params, fresh_agent
+from pspo.core.config import Bounds
+from pspo.data.batches import DeviceDataset, Transitions
+from pspo.dynamics.model_env import ModelEnv, Outcome, random_member, target_noise
 from pspo.dynamics.selectors import choose_by_rank, cvar_weights, wang_weights
-from pspo.losses import bellman_target, q_values
-from pspo.soft_actor_critic import Learned, fresh_agent
 
-__all__ = ["Config", "draw", "imagine", "init", "policies", "prepare", "update"]
+__all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
+
+HEADLINE = ("critic_loss",)
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,17 @@ class Config(SoftConfig, PoolConfig):
     """m: successors drawn at each imagined step."""
     cloning_steps: Annotated[int, Bounds(0, 1_000_000_000)] = 20_000
     """Steps of maximum likelihood by which the actor becomes a clone of the log before anything else."""
-    cloning_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
+    cloning_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
     """Learning rate of the clone."""
 
 
-def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
+def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     """Fresh networks, but an actor that imitates the log."""
     key, net_key, clone_key = jax.random.split(key, 3)
-    learned = fresh_learned(config, parts.norm, log.rows.action.shape[-1], net_key)
-    rate, steps = config.cloning_rate, config.cloning_steps
-    learned = learned._replace(actor=cloned(learned.actor, parts.norm, log, steps, config.batch, rate, clone_key))
-    return State(fresh_agent(learned, optimiser(config)), fresh_buffer(config, log), key, jnp.int32(0))
+    params = fresh_learned(config, setup.norm, data.transitions.action.shape[-1], net_key)
+    rate, steps = config.cloning_lr, config.cloning_steps
+    params = params._replace(actor=cloned(params.actor, setup.norm, data, steps, config.batch, rate, clone_key))
+    return State(fresh_agent(params, optimiser(config)), fresh_buffer(config, data), key, jnp.int32(0))
 
 
 def rank_weights(config: Config) -> np.ndarray:
@@ -95,36 +97,38 @@ def rank_weights(config: Config) -> np.ndarray:
             return np.ones(1)
 
 
-def draw_outcomes(place: World, elite: Array, obs: Array, action: Array, count: int, key: Array) -> Outcome:
+def draw_outcomes(place: ModelEnv, elite: Array, obs: Array, action: Array, count: int, key: Array) -> Outcome:
     """What may follow each (s, a), (candidates, batch, ...): every time by a member and with noise of its own."""
     k_member, k_noise = jax.random.split(key)
     member = random_member(k_member, elite, (count, obs.shape[0]))
     return place.draw(obs, action, place.predict(obs, action), member, target_noise(k_noise, obs, count))
 
 
-def outcome_values(place: World, learned: Learned, outcomes: Outcome, gamma: float, key: Array) -> Array:
+def outcome_values(place: ModelEnv, params: Params, outcomes: Outcome, gamma: float, key: Array) -> Array:
     """q_i (candidates, batch): by the online critics, at a sampled action, without entropy."""
     features = place.norm.encode(outcomes.next_obs)
-    next_value = q_values(learned.critic, features, learned.actor.unit_action(features, key)).min(0)
+    next_value = q_values(params.critic, features, params.actor.unit_action(features, key)).min(0)
     return bellman_target(outcomes.reward, outcomes.terminal, next_value, gamma)
 
 
 def risky_step(
-    config: Config, place: World, elite: Array, learned: Learned, obs: Array, key: Array
-) -> tuple[Array, Rows]:
+    config: Config, place: ModelEnv, elite: Array, params: Params, obs: Array, key: Array
+) -> tuple[Array, Transitions]:
     """One step of rollouts: the policy's action, and of its possible outcomes the one that risk chooses."""
     k_action, k_outcome, k_value, k_choice = jax.random.split(key, 4)
-    action = learned.actor.unit_action(place.norm.encode(obs), k_action)
+    action = params.actor.unit_action(place.norm.encode(obs), k_action)
     weights = rank_weights(config)
     outcomes = draw_outcomes(place, elite, obs, action, len(weights), k_outcome)
-    chosen = choose_by_rank(k_choice, outcome_values(place, learned, outcomes, config.gamma, k_value), weights)
+    chosen = choose_by_rank(k_choice, outcome_values(place, params, outcomes, config.gamma, k_value), weights)
     next_obs, reward, terminal = (part[chosen, jnp.arange(obs.shape[0])] for part in outcomes)
-    return next_obs, Rows(obs, action, reward, next_obs, terminal)
+    return next_obs, Transitions(obs, action, reward, next_obs, terminal)
 
 
-def imagine(config: Config, parts: Parts, log: Log, state: State) -> tuple[State, dict[str, Array]]:
+def begin_chunk(
+    config: Config, setup: Setup, data: DeviceDataset, state: State
+) -> tuple[State, None, dict[str, Array]]:
     """Between chunks: rollouts of the present policy into the buffer."""
     key, roll_key = jax.random.split(state.key)
-    step = partial(risky_step, config, world(parts), parts.arrays.elite, state.agent.learned)
-    buffer, facts = refresh(config, log, state.buffer, step, roll_key)
-    return state._replace(buffer=buffer, key=key), facts
+    step = partial(risky_step, config, world(setup), setup.arrays.elite, state.agent.params)
+    buffer, metrics = refresh(config, data, state.buffer, step, roll_key)
+    return state._replace(buffer=buffer, key=key), None, metrics

@@ -28,24 +28,26 @@ import optax
 from jax import Array
 from jax.scipy.special import ndtr, ndtri
 
-from pspo.algorithms.model_free import Parts, delayed, descend, draw, prepare
-from pspo.algorithms.settings import RowsConfig
-from pspo.config import Bounds
-from pspo.data.batches import Log, Rows
-from pspo.losses import bellman_target, quantile_huber_loss
+from pspo.algorithms.common.losses import bellman_target, quantile_huber_loss
+from pspo.algorithms.common.model_free import Setup, begin_chunk, delayed, descend, draw, prepare
+from pspo.algorithms.common.settings import BatchConfig
+from pspo.core.config import Bounds
+from pspo.data.batches import DeviceDataset, Transitions
 from pspo.nets.actors import Perturbed
 from pspo.nets.bounds import LATENT_MAX
 from pspo.nets.mlp import MLP, mlp, moving_average
 from pspo.nets.quantiles import QuantileCritic, quantile_critic
 from pspo.nets.vae import VAE, vae, vae_loss
 
-__all__ = ["Config", "draw", "init", "policies", "prepare", "update"]
+__all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
+
+HEADLINE = ("critic_loss",)
 
 LATENTS_PER_COLUMN = 2  # numbers of the VAE's latent for each column of the action
 
 
 @dataclass(frozen=True)
-class Config(RowsConfig):
+class Config(BatchConfig):
     batch: Annotated[int, Bounds(1, 65536)] = 128
     """Rows per iteration."""
     width: Annotated[int, Bounds(4, 4096)] = 256
@@ -71,17 +73,17 @@ class Config(RowsConfig):
     """Iterations in which the VAE trains; then it stays as it is. The authors' rule stops it after 16,000 or later."""
     vae_width: Annotated[int, Bounds(4, 4096)] = 750
     """Units in a hidden layer of the VAE."""
-    vae_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
+    vae_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
     """Learning rate of the VAE."""
     actor_width: Annotated[int, Bounds(4, 4096)] = 400
     """Units in the actor's first hidden layer; the second has three quarters of them."""
     actor_period: Annotated[int, Bounds(1, 1000)] = 2
     """Critic steps per actor step; the target networks move with the actor."""
-    critic_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
+    critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
     """Learning rate of the critic."""
-    actor_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
+    actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
     """Learning rate of the actor."""
-    target_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.005
+    tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target networks, per actor step."""
 
 
@@ -95,7 +97,7 @@ class Move(eqx.Module):
         return Perturbed(imitation.decoder, self.net, imitation.latent_dim, self.reach)
 
 
-class Learned(NamedTuple):
+class Params(NamedTuple):
     """What has a moving average."""
 
     actor: Move
@@ -106,8 +108,8 @@ class State(NamedTuple):
     """Everything that resuming needs."""
 
     vae: VAE
-    learned: Learned
-    target: Learned
+    params: Params
+    target: Params
     vae_opt: Any
     actor_opt: Any
     critic_opt: Any
@@ -126,17 +128,17 @@ class Noise(NamedTuple):
     risk: Array  # (K,)
 
 
-def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
+def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, vae_key, actor_key, critic_key = jax.random.split(key, 4)
-    inputs, columns = parts.norm.features, log.rows.action.shape[-1]
+    inputs, columns = setup.norm.features, data.transitions.action.shape[-1]
     imitation = vae(vae_key, inputs, columns, LATENTS_PER_COLUMN * columns, config.vae_width, config.depth)
     sizes = [inputs + columns, config.actor_width, 3 * config.actor_width // 4, columns]
     actor = Move(mlp(actor_key, sizes, "relu", init="torch"), config.reach)
-    learned = Learned(actor, quantile_critic(critic_key, inputs, columns, config.width))
-    nets: Any = (imitation, *learned)
-    rates = config.vae_rate, config.actor_rate, config.critic_rate
+    params = Params(actor, quantile_critic(critic_key, inputs, columns, config.width))
+    nets: Any = (imitation, *params)
+    rates = config.vae_lr, config.actor_lr, config.critic_lr
     vae_opt, actor_opt, critic_opt = (optax.adam(rate).init(net) for rate, net in zip(rates, nets, strict=True))
-    return State(imitation, learned, learned, vae_opt, actor_opt, critic_opt, key, jnp.int32(0))
+    return State(imitation, params, params, vae_opt, actor_opt, critic_opt, key, jnp.int32(0))
 
 
 def draw_noise(config: Config, shape: tuple[int, ...], key: Array) -> Noise:
@@ -165,7 +167,7 @@ def distorted(config: Config, u: Array) -> Array:
 
 
 def critic_target(
-    config: Config, target: Learned, imitation: VAE, next_features: Array, rows: Rows, noise: Noise
+    config: Config, target: Params, imitation: VAE, next_features: Array, rows: Transitions, noise: Noise
 ) -> Array:
     """y (N, batch): r + gamma Z'(s', pi'(s'); tau'); pi' moves what the present VAE decodes."""
     imitated = imitation.decode(next_features, noise.next_latent)
@@ -196,34 +198,34 @@ def imitate(config: Config, state: State, features: Array, logged: Array, noise:
 
     def change(state: State) -> tuple[State, Array]:
         loss, grads = jax.value_and_grad(vae_loss)(state.vae, features, logged, noise)
-        net, opt = descend(optax.adam(config.vae_rate), grads, state.vae_opt, state.vae)
+        net, opt = descend(optax.adam(config.vae_lr), grads, state.vae_opt, state.vae)
         return state._replace(vae=net, vae_opt=opt), loss
 
     return jax.lax.cond(state.step < config.vae_steps, change, lambda state: (state, jnp.float32(0.0)), state)
 
 
 def update(
-    config: Config, parts: Parts, context: None, state: State, rows: Rows, key: Array
+    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One step of the VAE and of the critic; in every second iteration also of the actor and the target networks."""
-    features, next_features = parts.norm.encode(rows.obs), parts.norm.encode(rows.next_obs)
+    features, next_features = setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs)
     noise = draw_noise(config, (rows.action.shape[0], state.vae.latent_dim), key)
     state, loss_vae = imitate(config, state, features, rows.action, noise.vae)
     target = critic_target(config, state.target, state.vae, next_features, rows, noise)
     (loss_critic, quantiles), grads = jax.value_and_grad(critic_loss, has_aux=True)(
-        state.learned.critic, features, rows.action, noise.levels, target
+        state.params.critic, features, rows.action, noise.levels, target
     )
-    critic, critic_opt = descend(optax.adam(config.critic_rate), grads, state.critic_opt, state.learned.critic)
-    state = state._replace(learned=state.learned._replace(critic=critic), critic_opt=critic_opt)
+    critic, critic_opt = descend(optax.adam(config.critic_lr), grads, state.critic_opt, state.params.critic)
+    state = state._replace(params=state.params._replace(critic=critic), critic_opt=critic_opt)
 
     def improve(state: State) -> tuple[State, Array]:
         loss, grads = jax.value_and_grad(
-            lambda actor: actor_loss(config, actor, state.vae, state.learned.critic, features, noise)
-        )(state.learned.actor)
-        actor, actor_opt = descend(optax.adam(config.actor_rate), grads, state.actor_opt, state.learned.actor)
-        learned = state.learned._replace(actor=actor)
-        target = moving_average(state.target, learned, config.target_rate)
-        return state._replace(learned=learned, target=target, actor_opt=actor_opt), loss
+            lambda actor: actor_loss(config, actor, state.vae, state.params.critic, features, noise)
+        )(state.params.actor)
+        actor, actor_opt = descend(optax.adam(config.actor_lr), grads, state.actor_opt, state.params.actor)
+        params = state.params._replace(actor=actor)
+        target = moving_average(state.target, params, config.tau)
+        return state._replace(params=params, target=target, actor_opt=actor_opt), loss
 
     state, loss_actor = delayed(state.step, config.actor_period, improve, state)
     q = quantiles.mean(0)
@@ -238,4 +240,4 @@ def update(
 
 
 def policies(state: State) -> dict[str, Perturbed]:
-    return {"policy": state.learned.actor.around(state.vae)}
+    return {"policy": state.params.actor.around(state.vae)}

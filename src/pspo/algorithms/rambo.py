@@ -28,22 +28,34 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from pspo.algorithms import model_based
-from pspo.algorithms.model_based import Parts, PoolConfig, SoftConfig, cloned, draw, policies, refresh, update, world
-from pspo.algorithms.model_free import descend
-from pspo.config import Bounds
-from pspo.data.batches import Log, sample_rows
+from pspo.algorithms.common import model_based
+from pspo.algorithms.common.losses import bellman_target, q_values
+from pspo.algorithms.common.model_based import (
+    PoolConfig,
+    Setup,
+    SoftConfig,
+    cloned,
+    draw,
+    policies,
+    refresh,
+    update,
+    world,
+)
+from pspo.algorithms.common.model_free import descend
+from pspo.algorithms.common.sac import Agent, Params
+from pspo.core.config import Bounds
+from pspo.core.progress import Progress
+from pspo.data.batches import DeviceDataset, sample_transitions
 from pspo.data.dataset import Dataset
-from pspo.display import Progress
 from pspo.dynamics.adversary import Logged, Played, adversarial_loss, draw_logged, draw_targets, likelihood_loss
 from pspo.dynamics.buffer import Buffer
 from pspo.dynamics.ensemble import Ensemble, model_inputs
 from pspo.dynamics.fit import is_trained, target_counts
-from pspo.dynamics.imagination import World, elite_step
-from pspo.losses import bellman_target, q_values
-from pspo.soft_actor_critic import Agent, Learned
+from pspo.dynamics.model_env import ModelEnv, elite_step
 
-__all__ = ["Config", "draw", "imagine", "init", "policies", "prepare", "update"]
+__all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
+
+HEADLINE = ("critic_loss",)
 
 
 @dataclass(frozen=True)
@@ -54,11 +66,11 @@ class Config(SoftConfig, PoolConfig):
     """lambda: weight of the policy's value in the models' loss; 0 leaves the models as they were fitted."""
     adversary_steps: Annotated[int, Bounds(1, 1_000_000)] = 1000
     """Steps of the models after every chunk, `batch` imagined and `model.batch` logged rows in each."""
-    adversary_rate: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
+    adversary_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of those steps."""
     cloning_steps: Annotated[int, Bounds(0, 1_000_000_000)] = 5000
     """Steps in which the policy first imitates the log."""
-    cloning_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
+    cloning_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
     """Learning rate of those steps."""
 
 
@@ -73,49 +85,49 @@ class State(NamedTuple):
     step: Array
 
 
-def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Parts, dict[str, Any]]:
-    parts, facts = model_based.prepare(config, dataset, seed, progress)
+def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Setup, dict[str, Any]]:
+    setup, facts = model_based.prepare(config, dataset, seed, progress)
     counts = target_counts(dataset)
-    arrays = parts.arrays._replace(counts=None if counts is None else jnp.asarray(counts))
-    return parts._replace(arrays=arrays), facts
+    arrays = setup.arrays._replace(counts=None if counts is None else jnp.asarray(counts))
+    return setup._replace(arrays=arrays), facts
 
 
 def models_optimiser(config: Config) -> optax.GradientTransformation:
-    return optax.adamw(config.adversary_rate, weight_decay=config.model.weight_decay)
+    return optax.adamw(config.adversary_lr, weight_decay=config.model.weight_decay)
 
 
-def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
+def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     """SAC's start with a cloned policy, and the pool's models with a new optimiser."""
     key, clone_key = jax.random.split(key)
-    agent, buffer, key, step = model_based.init(config, parts, log, key)
+    agent, buffer, key, step = model_based.init(config, setup, data, key)
     actor = cloned(
-        agent.learned.actor, parts.norm, log, config.cloning_steps, config.batch, config.cloning_rate, clone_key
+        agent.params.actor, setup.norm, data, config.cloning_steps, config.batch, config.cloning_lr, clone_key
     )
-    models = eqx.filter(parts.arrays.pool, is_trained(parts.arrays.pool))
+    models = eqx.filter(setup.arrays.pool, is_trained(setup.arrays.pool))
     models_opt = models_optimiser(config).init(models)
-    return State(agent._replace(learned=agent.learned._replace(actor=actor)), models, models_opt, buffer, key, step)
+    return State(agent._replace(params=agent.params._replace(actor=actor)), models, models_opt, buffer, key, step)
 
 
-def complete(parts: Parts, models: Ensemble) -> Ensemble:
+def complete(setup: Setup, models: Ensemble) -> Ensemble:
     """The models of a state with the scales of their targets."""
-    return eqx.combine(models, parts.arrays.pool)
+    return eqx.combine(models, setup.arrays.pool)
 
 
 # The models' side of the game
 
 
-def play(config: Config, place: World, learned: Learned, obs: Array, key: Array) -> tuple[Played, Array]:
+def play(config: Config, place: ModelEnv, params: Params, obs: Array, key: Array) -> tuple[Played, Array]:
     """The policy's step in the models of `place`, as they are to judge it, and where it leads."""
     action_key, target_key = jax.random.split(key)
     features = place.norm.encode(obs)
-    action = learned.actor.unit_action(features, action_key)
+    action = params.actor.unit_action(features, action_key)
     x, models = model_inputs(place.model_norm, obs, action), place.models
     target = draw_targets(models, x, target_key)
     then = place.outcome(obs, action, target * models.target_std + models.target_mean)
     next_features = place.norm.encode(then.next_obs)
-    next_value = q_values(learned.critic, next_features, learned.actor.unit_action(next_features)).min(0)
+    next_value = q_values(params.critic, next_features, params.actor.unit_action(next_features)).min(0)
     backup = bellman_target(then.reward, then.terminal, next_value, config.gamma)
-    return Played(x, target, backup - q_values(learned.critic, features, action).min(0)), then.next_obs
+    return Played(x, target, backup - q_values(params.critic, features, action).min(0)), then.next_obs
 
 
 def models_loss(
@@ -136,44 +148,48 @@ class Turn(NamedTuple):
 
 
 def models_step(
-    config: Config, parts: Parts, log: Log, learned: Learned, turn: Turn, now: tuple[Array, Array]
+    config: Config, setup: Setup, data: DeviceDataset, params: Params, turn: Turn, now: tuple[Array, Array]
 ) -> tuple[Turn, dict[str, Array]]:
     """A step of the policy in the models, and one of the models. `now` is its number and key.
 
     Rollouts begin anew in every `rollout_horizon`-th step and nowhere else: no end stops them.
     """
     number, (start_key, play_key, log_key) = now[0], jax.random.split(now[1], 3)
-    starts = sample_rows(log, start_key, config.batch).obs
+    starts = sample_transitions(data, start_key, config.batch).obs
     obs = jnp.where(number % config.rollout_horizon == 0, starts, turn.obs)
-    models, elite = complete(parts, turn.models), parts.arrays.elite
-    played, next_obs = play(config, world(parts, models.take(elite)), learned, obs, play_key)
-    logged = draw_logged(world(parts, models), log, parts.arrays.counts, config.model.batch, log_key)
-    loss = lambda moving: models_loss(config, complete(parts, moving), elite, played, logged)  # noqa: E731
+    models, elite = complete(setup, turn.models), setup.arrays.elite
+    played, next_obs = play(config, world(setup, models.take(elite)), params, obs, play_key)
+    logged = draw_logged(world(setup, models), data, setup.arrays.counts, config.model.batch, log_key)
+    loss = lambda moving: models_loss(config, complete(setup, moving), elite, played, logged)  # noqa: E731
     grads, facts = jax.grad(loss, has_aux=True)(turn.models)
     return Turn(*descend(models_optimiser(config), grads, turn.opt, turn.models), next_obs), facts
 
 
-def take_turn(config: Config, parts: Parts, log: Log, state: State, key: Array) -> tuple[State, dict[str, Array]]:
+def take_turn(
+    config: Config, setup: Setup, data: DeviceDataset, state: State, key: Array
+) -> tuple[State, dict[str, Array]]:
     """`adversary_steps` of the models, and their mean losses on the way."""
     now = jnp.arange(config.adversary_steps), jax.random.split(key, config.adversary_steps)
-    start = Turn(state.models, state.models_opt, jnp.zeros((config.batch, log.rows.obs.shape[-1])))
-    step = partial(models_step, config, parts, log, state.agent.learned)
-    turn, facts = jax.lax.scan(step, start, now)
-    said = {name: values.mean() for name, values in facts.items()}
-    return state._replace(models=turn.models, models_opt=turn.opt), said
+    start = Turn(state.models, state.models_opt, jnp.zeros((config.batch, data.transitions.obs.shape[-1])))
+    step = partial(models_step, config, setup, data, state.agent.params)
+    turn, losses = jax.lax.scan(step, start, now)
+    means = {name: values.mean() for name, values in losses.items()}
+    return state._replace(models=turn.models, models_opt=turn.opt), means
 
 
-def imagine(config: Config, parts: Parts, log: Log, state: State) -> tuple[State, dict[str, Array]]:
+def begin_chunk(
+    config: Config, setup: Setup, data: DeviceDataset, state: State
+) -> tuple[State, None, dict[str, Array]]:
     """Between chunks: the models' turn, then rollouts of the present policy in them.
 
     The first chunk comes before any turn. Under a vmap over seeds the turn is computed there too, and dropped.
     """
     key, turn_key, roll_key = jax.random.split(state.key, 3)
-    said = {"adversary_loss": jnp.float32(0.0), "likelihood_loss": jnp.float32(0.0)}
+    losses = {"adversary_loss": jnp.float32(0.0), "likelihood_loss": jnp.float32(0.0)}
     if config.adversary_weight:
-        turn, rest = partial(take_turn, config, parts, log), lambda state, key, said=said: (state, said)
-        state, said = jax.lax.cond(state.step > 0, turn, rest, state, turn_key)
-    models = complete(parts, state.models).take(parts.arrays.elite)
-    step = partial(elite_step, world(parts, models), jnp.arange(models.size), state.agent.learned.actor)
-    buffer, facts = refresh(config, log, state.buffer, step, roll_key)
-    return state._replace(buffer=buffer, key=key), facts | said
+        turn, rest = partial(take_turn, config, setup, data), lambda state, key, none=losses: (state, none)
+        state, losses = jax.lax.cond(state.step > 0, turn, rest, state, turn_key)
+    models = complete(setup, state.models).take(setup.arrays.elite)
+    step = partial(elite_step, world(setup, models), jnp.arange(models.size), state.agent.params.actor)
+    buffer, metrics = refresh(config, data, state.buffer, step, roll_key)
+    return state._replace(buffer=buffer, key=key), None, metrics | losses

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pspo.algorithms import ALGORITHMS, get_algorithm
-from pspo.config import build, preset
+from pspo.algorithms.registry import preset
+from pspo.core.config import build
 from pspo.data.dataset import Dataset
 
 

@@ -14,19 +14,21 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from pspo.algorithms.model_free import Parts, delayed, descend, draw, prepare
-from pspo.algorithms.settings import RowsConfig
-from pspo.config import Bounds
-from pspo.data.batches import Log, Rows
-from pspo.losses import bellman_target, q_values, smoothed_action, td_loss
+from pspo.algorithms.common.losses import bellman_target, q_values, smoothed_action, td_loss
+from pspo.algorithms.common.model_free import Setup, begin_chunk, delayed, descend, draw, prepare
+from pspo.algorithms.common.settings import BatchConfig
+from pspo.core.config import Bounds
+from pspo.data.batches import DeviceDataset, Transitions
 from pspo.nets.actors import Deterministic
 from pspo.nets.mlp import MLP, mlp, mlp_stack, moving_average
 
-__all__ = ["Config", "draw", "init", "policies", "prepare", "update"]
+__all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
+
+HEADLINE = ("critic_loss",)
 
 
 @dataclass(frozen=True)
-class Config(RowsConfig):
+class Config(BatchConfig):
     alpha: Annotated[float, Bounds(0.0, 1e6)] = 2.5
     """Weight of the value against imitation (Eq. 5); 0 is pure imitation."""
     imitation: Annotated[float, Bounds(0.0, 1e6)] = 1.0
@@ -37,15 +39,15 @@ class Config(RowsConfig):
     """Largest size of that noise."""
     actor_period: Annotated[int, Bounds(1, 1000)] = 2
     """Critic steps per actor step; the target networks move with the actor."""
-    critic_rate: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
+    critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of the critics."""
-    actor_rate: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
+    actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of the actor."""
-    target_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.005
+    tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target networks, per actor step."""
 
 
-class Learned(NamedTuple):
+class Params(NamedTuple):
     """What gradients move."""
 
     actor: Deterministic
@@ -55,25 +57,29 @@ class Learned(NamedTuple):
 class State(NamedTuple):
     """Everything that resuming needs."""
 
-    learned: Learned
-    target: Learned
+    params: Params
+    target: Params
     actor_opt: Any
     critic_opt: Any
     key: Array
     step: Array
 
 
-def init(config: Config, parts: Parts, log: Log, key: Array) -> State:
+def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, actor_key, critic_key = jax.random.split(key, 3)
-    inputs, columns, hidden = parts.norm.features, log.rows.action.shape[-1], [config.width] * config.depth
+    inputs, columns, hidden = (
+        setup.norm.features,
+        data.transitions.action.shape[-1],
+        [config.width] * config.depth,
+    )
     actor = Deterministic(mlp(actor_key, [inputs, *hidden, columns], "relu", init="torch"))
     critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="torch")
-    learned = Learned(actor, critic)
-    opts = optax.adam(config.actor_rate).init(actor), optax.adam(config.critic_rate).init(critic)  # pyright: ignore[reportArgumentType]
-    return State(learned, learned, *opts, key, jnp.int32(0))
+    params = Params(actor, critic)
+    opts = optax.adam(config.actor_lr).init(actor), optax.adam(config.critic_lr).init(critic)  # pyright: ignore[reportArgumentType]
+    return State(params, params, *opts, key, jnp.int32(0))
 
 
-def critic_target(config: Config, target: Learned, next_features: Array, rows: Rows, noise: Array) -> Array:
+def critic_target(config: Config, target: Params, next_features: Array, rows: Transitions, noise: Array) -> Array:
     """r + gamma min_j Q'_j(s', a~'), a~' the target actor's action, smoothed (TD3, Eqs. 10 and 14)."""
     action = smoothed_action(target.actor(next_features), noise, config.noise, config.noise_clip)
     next_value = q_values(target.critic, next_features, action).min(0)
@@ -89,28 +95,28 @@ def actor_loss(config: Config, actor: Deterministic, critic: MLP, features: Arra
 
 
 def update(
-    config: Config, parts: Parts, context: None, state: State, rows: Rows, key: Array
+    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One critic step; in every second iteration also one of the actor and of the target networks."""
-    features, next_features = parts.norm.encode(rows.obs), parts.norm.encode(rows.next_obs)
+    features, next_features = setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs)
     target = critic_target(config, state.target, next_features, rows, jax.random.normal(key, rows.action.shape))
 
     def loss(critic: MLP) -> tuple[Array, Array]:
         q = q_values(critic, features, rows.action)
         return td_loss(q, target), q
 
-    (loss_critic, q), grads = jax.value_and_grad(loss, has_aux=True)(state.learned.critic)
-    critic, critic_opt = descend(optax.adam(config.critic_rate), grads, state.critic_opt, state.learned.critic)
-    state = state._replace(learned=state.learned._replace(critic=critic), critic_opt=critic_opt)
+    (loss_critic, q), grads = jax.value_and_grad(loss, has_aux=True)(state.params.critic)
+    critic, critic_opt = descend(optax.adam(config.critic_lr), grads, state.critic_opt, state.params.critic)
+    state = state._replace(params=state.params._replace(critic=critic), critic_opt=critic_opt)
 
     def improve(state: State) -> tuple[State, Array]:
         loss, grads = jax.value_and_grad(
-            lambda actor: actor_loss(config, actor, state.learned.critic, features, rows.action)
-        )(state.learned.actor)
-        actor, actor_opt = descend(optax.adam(config.actor_rate), grads, state.actor_opt, state.learned.actor)
-        learned = state.learned._replace(actor=actor)
-        target = moving_average(state.target, learned, config.target_rate)
-        return state._replace(learned=learned, target=target, actor_opt=actor_opt), loss
+            lambda actor: actor_loss(config, actor, state.params.critic, features, rows.action)
+        )(state.params.actor)
+        actor, actor_opt = descend(optax.adam(config.actor_lr), grads, state.actor_opt, state.params.actor)
+        params = state.params._replace(actor=actor)
+        target = moving_average(state.target, params, config.tau)
+        return state._replace(params=params, target=target, actor_opt=actor_opt), loss
 
     state, loss_actor = delayed(state.step, config.actor_period, improve, state)
     return state._replace(step=state.step + 1), {
@@ -123,4 +129,4 @@ def update(
 
 
 def policies(state: State) -> dict[str, Deterministic]:
-    return {"policy": state.learned.actor}
+    return {"policy": state.params.actor}

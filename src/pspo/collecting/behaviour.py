@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pspo.data.npz_members import read_members
-from pspo.data.reading import require_file
-from pspo.errors import UserError, unknown_name
-from pspo.files import write_atomic
+from pspo.core.errors import UserError, unknown_name
+from pspo.core.files import write_atomic
+from pspo.data.readers.npz_members import read_members
+from pspo.data.readers.reading import require_file
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 OBS_MAX = 10.0  # of a normalised observation

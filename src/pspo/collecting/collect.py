@@ -20,10 +20,10 @@ from pspo.collecting.behaviour import Behaviour, Uniform, load_behaviour, save_b
 from pspo.collecting.episodes import collect_episodes, dimensions
 from pspo.collecting.partial import partial_folder, progress_kept
 from pspo.collecting.store import Summary, already_collected, rows_of, save_collection
-from pspo.data.hdf5 import SUFFIXES
-from pspo.display import Progress, silent
+from pspo.core.errors import UserError, unknown_name
+from pspo.core.progress import Progress, silent
+from pspo.data.readers.hdf5 import SUFFIXES
 from pspo.envs.mujoco import LOCOMOTION
-from pspo.errors import UserError, unknown_name
 
 STEPS = 1_000_000  # of a learner that is not told otherwise
 
@@ -108,7 +108,7 @@ def _from_learner(
 ) -> Summary:
     from pspo.collecting.learner import learn
     from pspo.collecting.sac import Config
-    from pspo.config import build, flatten
+    from pspo.core.config import build, flatten
 
     config = build(Config, settings)
     steps = STEPS if steps is None else steps

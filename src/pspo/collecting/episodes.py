@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from pspo.collecting.behaviour import Behaviour
+from pspo.core.files import Corrupt, read_arrays, write_arrays
 from pspo.envs.mujoco import SLOTS, Episode, borrow_env, play, return_env
-from pspo.files import Corrupt, read_arrays, write_arrays
 
 KEEP_SECONDS = 5.0  # finished episodes wait no longer than this before they are safe on disk
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pspo.data.batches import Rows
-from pspo.errors import UserError
-from pspo.files import Corrupt, read_arrays, write_arrays
+from pspo.core.errors import UserError
+from pspo.core.files import Corrupt, read_arrays, write_arrays
+from pspo.data.batches import Transitions
 
 
 class Experience:
@@ -41,11 +41,11 @@ class Experience:
         self.timeout[self.size - 1] = True
         self.episodes, self.open_start = self.episodes + 1, self.size
 
-    def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Rows:
+    def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Transitions:
         """Rows drawn uniformly from those written so far, with replacement."""
         pick = rng.integers(0, self.size, shape)
         parts: tuple[Any, ...] = (self.obs, self.action, self.reward, self.next_obs, self.terminal)
-        return Rows(*(part[pick] for part in parts))
+        return Transitions(*(part[pick] for part in parts))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All rows under D4RL's names; an episode that is still open is cut at the last row, which is a time-out."""

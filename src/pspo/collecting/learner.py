@@ -19,16 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from pspo import checkpoint
 from pspo.collecting import sac
 from pspo.collecting.behaviour import Behaviour, Gaussian, Uniform, load_behaviour, save_behaviour
 from pspo.collecting.episodes import dimensions, episode_random, play_episodes
 from pspo.collecting.experience import Experience
-from pspo.compute import keep_compiled_programs
-from pspo.display import Progress
+from pspo.core import checkpoint
+from pspo.core.compute import keep_compiled_programs
+from pspo.core.errors import Diverged
+from pspo.core.progress import Progress
 from pspo.envs.mujoco import HORIZON, SLOTS, borrow_env, return_env
 from pspo.envs.task import get_task
-from pspo.errors import Diverged
 
 MEDIUM = "medium.npz"
 CHECKPOINT_SECONDS = 30.0
@@ -77,10 +77,10 @@ def learn(
         step, saved, reached = experience.size, saved._replace(sac=state), False
         numbers = {key: value for key, value in numbers.items() if key == "score"} | losses
         if step // config.evaluate_every > before // config.evaluate_every or step == steps:
-            numbers["score"] = _look(task, config, seed, sac.behaviour(state.learned.actor))
+            numbers["score"] = _look(task, config, seed, sac.behaviour(state.params.actor))
             reached = not saved.medium_step and numbers["score"] >= config.medium_score
         if reached:
-            save_behaviour(sac.behaviour(state.learned.actor), folder / MEDIUM)
+            save_behaviour(sac.behaviour(state.params.actor), folder / MEDIUM)
             saved = saved._replace(medium_step=jnp.int32(step))
         if reached or step == steps or time.monotonic() - saved_at > CHECKPOINT_SECONDS:
             experience.save(folder)
@@ -88,7 +88,7 @@ def learn(
             saved_at = time.monotonic()
         progress("learning", step, steps, numbers)
     explorer.close()
-    policies = {"expert": sac.behaviour(saved.sac.learned.actor)}
+    policies = {"expert": sac.behaviour(saved.sac.params.actor)}
     if saved.medium_step:
         policies["medium"], _ = load_behaviour(folder / MEDIUM, obs_dim, action_dim)
     return Learnt(policies, experience)
@@ -99,7 +99,7 @@ def _chunk(config: sac.Config, state: sac.State, explorer: Explorer, length: int
     experience = explorer.experience
     rng = np.random.default_rng(np.random.SeedSequence(explorer.seed, spawn_key=(CHUNK, experience.size)))
     random = experience.size < config.start_steps
-    policy = Uniform(experience.action.shape[1]) if random else sac.behaviour(state.learned.actor)
+    policy = Uniform(experience.action.shape[1]) if random else sac.behaviour(state.params.actor)
     for _ in range(length):
         explorer.step(policy, rng)
     if random:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pspo.errors import UserError
-from pspo.files import read_json, write_json
+from pspo.core.errors import UserError
+from pspo.core.files import read_json, write_json
 
 
 def partial_folder(out: Path) -> Path:

@@ -18,12 +18,12 @@ import numpy as np
 import optax
 from jax import Array
 
+from pspo.algorithms.common.sac import Agent, EncodedBatch, Params, Rule, soft_step
 from pspo.collecting.behaviour import LOG_STD_MAX, LOG_STD_MIN, Gaussian
-from pspo.config import Bounds
-from pspo.data.batches import Rows
+from pspo.core.config import Bounds
+from pspo.data.batches import Transitions
 from pspo.nets.actors import TanhGaussian
 from pspo.nets.mlp import MLP, mlp, mlp_stack
-from pspo.soft_actor_critic import Agent, Learned, Rule, Seen, soft_step
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Config:
     """Units in a hidden layer."""
     depth: Annotated[int, Bounds(1, 8)] = 2
     """Hidden layers."""
-    rate: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
+    lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of actor, critics and temperature."""
     alpha: Annotated[float, Bounds(1e-6, 1e6)] = 1.0
     """Temperature at the start. On halfcheetah 0.1 learned sooner, but stayed at a score of 11 where 1 reached 17."""
-    target_rate: Annotated[float, Bounds(0.0, 1.0)] = 0.005
+    tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target critics."""
     evaluate_every: Annotated[int, Bounds(1, 1_000_000_000)] = 5000
     """Steps between two looks at the score (at the end of a chunk)."""
@@ -57,7 +57,7 @@ class Config:
 class State(NamedTuple):
     """Everything that resuming needs, apart from the experience."""
 
-    learned: Learned
+    params: Params
     target_critic: MLP
     opt: Any
     key: Array
@@ -70,25 +70,25 @@ def init(config: Config, obs_dim: int, action_dim: int, key: Array) -> State:
     net = mlp(actor_key, [obs_dim, *hidden, 2 * action_dim], "relu", last_scale=0.1)
     actor = TanhGaussian(net, LOG_STD_MIN, LOG_STD_MAX)
     critic = mlp_stack(critic_key, 2, [obs_dim + action_dim, *hidden, 1], activation="relu")
-    learned = Learned(actor, critic, jnp.log(jnp.float32(config.alpha)))
-    return State(learned, critic, optimiser(config).init(learned), key, jnp.int32(0))  # pyright: ignore[reportArgumentType]
+    params = Params(actor, critic, jnp.log(jnp.float32(config.alpha)))
+    return State(params, critic, optimiser(config).init(params), key, jnp.int32(0))  # pyright: ignore[reportArgumentType]
 
 
 def optimiser(config: Config) -> optax.GradientTransformation:
-    return optax.adam(config.rate)
+    return optax.adam(config.lr)
 
 
-def update(config: Config, state: State, rows: Rows) -> tuple[State, dict[str, Array]]:
+def update(config: Config, state: State, rows: Transitions) -> tuple[State, dict[str, Array]]:
     """One step on one batch; the entropy's goal is minus the number of action columns."""
-    rule = Rule(optimiser(config), config.gamma, config.target_rate, -float(rows.action.shape[-1]))
-    agent = Agent(state.learned, state.target_critic, state.opt)
+    rule = Rule(optimiser(config), config.gamma, config.tau, -float(rows.action.shape[-1]))
+    agent = Agent(state.params, state.target_critic, state.opt)
     key = jax.random.fold_in(state.key, state.updates)
-    agent, metrics = soft_step(rule, agent, Seen(rows, rows.obs, rows.next_obs), key)
+    agent, metrics = soft_step(rule, agent, EncodedBatch(rows, rows.obs, rows.next_obs), key)
     return State(*agent, state.key, state.updates + 1), metrics
 
 
 @partial(jax.jit, static_argnames="config")
-def update_many(config: Config, state: State, batches: Rows) -> tuple[State, dict[str, Array]]:
+def update_many(config: Config, state: State, batches: Transitions) -> tuple[State, dict[str, Array]]:
     """One update per leading entry of `batches`, as one program."""
     state, metrics = jax.lax.scan(partial(update, config), state, batches)
     return state, {name: values.mean() for name, values in metrics.items()}

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from pspo import __version__
+from pspo.core.errors import UserError
+from pspo.core.files import parse_json
 from pspo.data.dataset import Dataset
-from pspo.data.hdf5 import DAMAGE as HDF5_DAMAGE
-from pspo.data.hdf5 import save_hdf5
+from pspo.data.readers.hdf5 import DAMAGE as HDF5_DAMAGE
+from pspo.data.readers.hdf5 import save_hdf5
 from pspo.envs.mujoco import HORIZON, Episode
 from pspo.envs.task import get_task
-from pspo.errors import UserError
-from pspo.files import parse_json
 
 LIBRARIES = ("numpy", "gymnasium", "mujoco")
 

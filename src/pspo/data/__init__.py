@@ -3,9 +3,9 @@
 from pspo.data.check import Finding, check, check_source, require_trainable
 from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
+from pspo.data.load import BUILT_IN, load_dataset
+from pspo.data.readers.npz import load_npz, save_npz
 from pspo.data.save import lost_in, save_dataset
-from pspo.data.sources import BUILT_IN, load_dataset
-from pspo.data.store import load_npz, save_npz
 
 __all__ = [
     "BUILT_IN",

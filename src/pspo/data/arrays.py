@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pspo.errors import UserError
+from pspo.core.errors import UserError
 
 
 def frozen_floats(name: str, values: Any, axes: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser
 
 
-class Rows(NamedTuple):
+class Transitions(NamedTuple):
     """Raw observations, unit actions, normalised rewards, true terminals (time-outs keep their value)."""
 
     obs: Array
@@ -23,10 +23,10 @@ class Rows(NamedTuple):
     terminal: Array
 
 
-class Log(NamedTuple):
+class DeviceDataset(NamedTuple):
     """All rows of a dataset, and what is known of each from the episode around it."""
 
-    rows: Rows
+    transitions: Transitions
     early: Array  # row numbers, each as often as the discounted objective weighs it: by gamma^t since its episode began
     to_go: Array  # the log's own discounted return from each row on
     to_go_known: Array  # false where a time-out cuts off more than a little of it
@@ -35,15 +35,15 @@ class Log(NamedTuple):
 CUT_OFF = 0.05  # a return-to-go counts as known when the weight of what a time-out cut off is below this
 
 
-def device_log(dataset: Dataset, norm: Normaliser, gamma: float) -> Log:
+def device_dataset(dataset: Dataset, norm: Normaliser, gamma: float) -> DeviceDataset:
     unit = np.clip(norm.unit_action(dataset.action), -1.0, 1.0)
     parts = (dataset.obs, unit, dataset.reward / norm.reward_scale, dataset.next_obs, dataset.terminal)
     to_go = (dataset.returns_to_go(gamma) / norm.reward_scale).astype(np.float32)
-    around = (early_rows(dataset, gamma), to_go, returns_known(dataset, gamma))
-    return Log(Rows(*(jnp.asarray(part) for part in parts)), *(jnp.asarray(part) for part in around))
+    around = (early_transitions(dataset, gamma), to_go, returns_known(dataset, gamma))
+    return DeviceDataset(Transitions(*(jnp.asarray(part) for part in parts)), *(jnp.asarray(part) for part in around))
 
 
-def early_rows(dataset: Dataset, gamma: float) -> np.ndarray:
+def early_transitions(dataset: Dataset, gamma: float) -> np.ndarray:
     """(n,) row numbers drawn with weights gamma^t."""
     weight = np.float64(gamma) ** dataset.ages()
     drawn = np.random.default_rng(0).choice(dataset.size, dataset.size, p=weight / weight.sum())
@@ -57,14 +57,14 @@ def returns_known(dataset: Dataset, gamma: float) -> np.ndarray:
     return dataset.terminal[last] | (np.float64(gamma) ** (last - np.arange(dataset.size) + 1) < CUT_OFF)
 
 
-def pick_rows(log: Log, key: Array, count: int, early: float = 0.0) -> Array:
+def pick_transitions(log: DeviceDataset, key: Array, count: int, early: float = 0.0) -> Array:
     """Row numbers with replacement: uniformly, but the first fraction `early` of them by gamma^t."""
-    pick = jax.random.randint(key, (count,), 0, log.rows.obs.shape[0])
+    pick = jax.random.randint(key, (count,), 0, log.transitions.obs.shape[0])
     if early:
         pick = jnp.where(jnp.arange(count) < round(early * count), log.early[pick], pick)
     return pick
 
 
-def sample_rows(log: Log, key: Array, count: int, early: float = 0.0) -> Rows:
-    pick = pick_rows(log, key, count, early)
-    return Rows(*(part[pick] for part in log.rows))
+def sample_transitions(log: DeviceDataset, key: Array, count: int, early: float = 0.0) -> Transitions:
+    pick = pick_transitions(log, key, count, early)
+    return Transitions(*(part[pick] for part in log.transitions))

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pspo.core.errors import UserError
 from pspo.data.dataset import Dataset
-from pspo.data.sources import load_dataset
-from pspo.errors import UserError
+from pspo.data.load import load_dataset
 
 # Bounds and actions may have been rounded differently on their way to float32; relative to the width of the bounds.
 BOUND_SLACK = 1e-6

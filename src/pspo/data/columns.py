@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from pspo.errors import UserError, unknown_name
+from pspo.core.errors import UserError, unknown_name
 
 ROLES = ("obs", "action", "reward", "next_obs", "episode", "terminal", "timeout")
 SINGLE = ("reward", "episode", "terminal", "timeout")  # roles that one column fills

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from pspo.core.errors import UserError
 from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows
-from pspo.data.d4rl import fields_from_d4rl
-from pspo.errors import UserError
+from pspo.data.d4rl_layout import fields_from_d4rl
 
 HASHED_ARRAYS = ("obs", "action", "reward", "next_obs", "terminal", "timeout", "action_low", "action_high")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from pspo.core.errors import UserError
 from pspo.data.columns import DONE
-from pspo.errors import UserError
 
 
 def mark_ends(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pspo.errors import UserError
+from pspo.core.errors import UserError
 
 
 def complete_next_states(fields: dict[str, Any], known: np.ndarray) -> tuple[dict[str, Any], list[str]]:

@@ -129,7 +129,7 @@ def fit_normaliser(dataset: Dataset, gamma: float = 0.99) -> Normaliser:
 
 
 def normaliser_in(dataset: Dataset, states: str, rewards: str, gamma: float) -> Normaliser:
-    """Scales in the units that published algorithms use: see `states` and `rewards` in pspo.algorithms.settings."""
+    """Scales in the units that published algorithms use: see `states` and `rewards` in pspo.algorithms.common.settings."""
     norm = fit_normaliser(dataset, gamma)
     if states != "features":
         empty = {"grid_column": np.zeros(0, np.int32), "grid_points": np.zeros((0, 0), np.float32)}
@@ -137,7 +137,7 @@ def normaliser_in(dataset: Dataset, states: str, rewards: str, gamma: float) -> 
         if states == "raw":
             mean, std = np.zeros_like(mean), np.ones_like(std)
         norm = norm._replace(obs_mean=mean.astype(np.float32), obs_std=std.astype(np.float32), **empty)
-    if rewards != "spread":
+    if rewards != "std":
         returns = dataset.episode_returns()
         span = float(np.ptp(returns)) / 1000.0 if rewards == "range" else 1.0
         rounding = 1e-6 * float(np.abs(returns).max())  # returns that differ by less are equal

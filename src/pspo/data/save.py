@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from pspo.data.d4rl import guess_bounds
+from pspo.core.errors import UserError
+from pspo.core.files import replacing
+from pspo.data.d4rl_layout import guess_bounds
 from pspo.data.dataset import Dataset
-from pspo.data.hdf5 import save_hdf5
-from pspo.data.parquet_files import METADATA
-from pspo.data.store import save_npz
-from pspo.data.tables import need_pyarrow
-from pspo.errors import UserError
-from pspo.files import replacing
+from pspo.data.readers.hdf5 import save_hdf5
+from pspo.data.readers.npz import save_npz
+from pspo.data.readers.parquet import METADATA
+from pspo.data.readers.table_dataset import need_pyarrow
 
 ROWS_AT_A_TIME = 1 << 16
 

@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pspo.data.batches import Log
+from pspo.data.batches import DeviceDataset
 from pspo.dynamics.ensemble import Ensemble, model_inputs
 from pspo.dynamics.fit import Targets, beta_nll_loss, nll
-from pspo.dynamics.imagination import World
+from pspo.dynamics.model_env import ModelEnv
 from pspo.nets.policies import LOG_SQRT_2PI
 
 SMALLEST_SPREAD = 1e-6  # of advantages in a batch
@@ -50,11 +50,11 @@ def draw_targets(models: Ensemble, x: Array, key: Array) -> Array:
     return jax.lax.stop_gradient(mean[pick] + jnp.exp(log_std[pick]) * noise)
 
 
-def draw_logged(place: World, log: Log, counts: Array | None, batch: int, key: Array) -> Logged:
+def draw_logged(place: ModelEnv, data: DeviceDataset, counts: Array | None, batch: int, key: Array) -> Logged:
     """Logged rows as the models see and predict them. `counts` says which targets were logged; None: all."""
     models = place.models
-    pick = jax.random.randint(key, (models.size, batch), 0, log.rows.reward.shape[0])
-    rows = jax.tree.map(lambda part: part[pick], log.rows)
+    pick = jax.random.randint(key, (models.size, batch), 0, data.transitions.reward.shape[0])
+    rows = jax.tree.map(lambda part: part[pick], data.transitions)
     target = jnp.concatenate([rows.next_obs - rows.obs, rows.reward[..., None] / place.reward_unit], axis=-1)
     value = (target - models.target_mean) / models.target_std
     return Logged(

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pspo.data.batches import Rows
+from pspo.data.batches import Transitions
 
 
 class Buffer(NamedTuple):
     """A ring of rows. Only the first `size` have ever been written, and only they are ever drawn."""
 
-    rows: Rows  # (capacity, ...)
+    rows: Transitions  # (capacity, ...)
     head: Array  # (): where the next row goes
     size: Array  # ()
 
@@ -23,13 +23,13 @@ class Buffer(NamedTuple):
         return self.rows.reward.shape[0]
 
 
-def empty_buffer(capacity: int, like: Rows) -> Buffer:
+def empty_buffer(capacity: int, like: Transitions) -> Buffer:
     """Room for `capacity` rows of the shape of those in `like`."""
     room = (jnp.zeros((capacity, *part.shape[1:]), part.dtype) for part in like)
-    return Buffer(Rows(*room), jnp.int32(0), jnp.int32(0))
+    return Buffer(Transitions(*room), jnp.int32(0), jnp.int32(0))
 
 
-def append(buffer: Buffer, rows: Rows, happened: Array) -> Buffer:
+def append(buffer: Buffer, rows: Transitions, happened: Array) -> Buffer:
     """Write those rows that happened, in order; the oldest make room. More than fit at once: the first of them."""
     kept = happened & (jnp.cumsum(happened) <= buffer.capacity)
     place = (buffer.head + jnp.cumsum(kept) - 1) % buffer.capacity
@@ -37,7 +37,7 @@ def append(buffer: Buffer, rows: Rows, happened: Array) -> Buffer:
     written = (old.at[place].set(new, mode="drop") for old, new in zip(buffer.rows, rows, strict=True))
     count = kept.sum().astype(jnp.int32)
     size = jnp.minimum(buffer.size + count, buffer.capacity)
-    return Buffer(Rows(*written), (buffer.head + count) % buffer.capacity, size)
+    return Buffer(Transitions(*written), (buffer.head + count) % buffer.capacity, size)
 
 
 def real_rows(batch: int, ratio: float) -> int:
@@ -45,7 +45,7 @@ def real_rows(batch: int, ratio: float) -> int:
     return int(batch * ratio)
 
 
-def mixed(buffer: Buffer, real: Rows, ratio: float, key: Array) -> Rows:
+def mixed(buffer: Buffer, real: Transitions, ratio: float, key: Array) -> Transitions:
     """A batch of which the first `ratio` are of `real` and the others imagined; all real while nothing is imagined."""
     batch = real.reward.shape[0]
     pick = jax.random.randint(key, (batch,), 0, jnp.maximum(buffer.size, 1))
@@ -55,4 +55,4 @@ def mixed(buffer: Buffer, real: Rows, ratio: float, key: Array) -> Rows:
         where = take_real.reshape(-1, *(1,) * (logged.ndim - 1))
         return jnp.where(where, logged, imagined[pick])
 
-    return Rows(*(choose(logged, imagined) for logged, imagined in zip(real, buffer.rows, strict=True)))
+    return Transitions(*(choose(logged, imagined) for logged, imagined in zip(real, buffer.rows, strict=True)))

@@ -18,7 +18,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from pspo.config import Bounds
+from pspo.core.config import Bounds
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble, ensemble, model_inputs
@@ -38,13 +38,13 @@ class ModelConfig:
     """Gradient steps at most; the learning rate falls to zero by then."""
     batch: Annotated[int, Bounds(1, 65536)] = 256
     """Rows per member and step."""
-    learning_rate: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
+    lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
     """Adam's learning rate at the start."""
     weight_decay: Annotated[float, Bounds(0.0, 1.0)] = 0.0
     """Decoupled weight decay of AdamW."""
     beta_nll: Annotated[float, Bounds(0.0, 1.0)] = 0.5
     """Exponent of the beta-NLL loss; 0 is plain maximum likelihood."""
-    early_rows: Annotated[float, Bounds(0.0, 1.0)] = 0.0
+    early_fraction: Annotated[float, Bounds(0.0, 1.0)] = 0.0
     """Fraction of each bootstrap drawn by 1/(1 + age in the episode): the few starts are where policies begin."""
     holdout: Annotated[float, Bounds(0.001, 0.5)] = 0.05
     """Fraction of rows that no member trains on; early stopping and the report use them."""
@@ -127,9 +127,9 @@ def beta_nll_loss(model: Ensemble, x: Array, target: Array, exponent: float, cou
 def bootstraps(dataset: Dataset, config: ModelConfig, train: np.ndarray, seed: int) -> np.ndarray:
     """(M, n) row numbers: each member's own draw, with replacement, from the rows it may train on."""
     odds = None
-    if config.early_rows:
+    if config.early_fraction:
         early = 1.0 / (1.0 + dataset.ages()[train])
-        odds = config.early_rows * early / early.sum() + (1.0 - config.early_rows) / len(train)
+        odds = config.early_fraction * early / early.sum() + (1.0 - config.early_fraction) / len(train)
     drawn = np.random.default_rng([seed, 1]).choice(train, size=(config.pool, len(train)), p=odds)
     return drawn.astype(np.int32)
 
@@ -146,9 +146,7 @@ def fit(
     boots = bootstraps(dataset, config, train, seed)
     key = jax.random.PRNGKey(seed)
     model = ensemble(key, config.pool, x.shape[1], config.width, config.depth, target_mean, target_std)
-    optimiser = optax.adamw(
-        optax.cosine_decay_schedule(config.learning_rate, config.steps), weight_decay=config.weight_decay
-    )
+    optimiser = optax.adamw(optax.cosine_decay_schedule(config.lr, config.steps), weight_decay=config.weight_decay)
     run, score = compile_fit(optimiser, config)
     trainable, fixed = eqx.partition(model, is_trained(model))
     opt = optimiser.init(trainable)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from pspo.cache import content_key, remember
+from pspo.core.cache import content_key, remember
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble, ensemble

@@ -63,3 +63,26 @@ def prediction_range(dataset: Dataset, norm: Normaliser) -> PredictionRange:
         reward_low=np.asarray((lowest - margin) / norm.reward_scale, f32),
         reward_high=np.asarray((highest + margin) / norm.reward_scale, f32),
     )
+
+
+class Box(NamedTuple):
+    """(obs_dim,) each: the range of the dataset with a margin."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+
+def data_box(obs: np.ndarray, norm: Normaliser, margin: float) -> Box:
+    """The range of every column, widened by `margin` of its width, and open where the column itself is bounded.
+
+    An edge that the dataset repeats is where a sensor saturates or a counter ends, as hopper's and walker2d's
+    velocities do at 10. A prediction beyond it means the edge: a smooth model cannot know where to stop.
+    """
+    slack = margin * (norm.obs_high - norm.obs_low)
+    low, high = repeated_edges(obs, norm)
+    return Box(np.where(low, -np.inf, norm.obs_low - slack), np.where(high, np.inf, norm.obs_high + slack))
+
+
+def outside(predicted: Array, box: Box) -> Array:
+    """Whether any column of a prediction lies outside."""
+    return ((predicted < box.low) | (predicted > box.high)).any(axis=-1)

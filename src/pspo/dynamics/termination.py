@@ -19,7 +19,7 @@ CLASSIFIER_STEPS = 2000
 CLASSIFIER_BATCH = 512
 
 
-class Known(eqx.Module):
+class KnownTermination(eqx.Module):
     """The task's rule on raw observations and actions."""
 
     rule: Callable[[Array, Array, Array], Array] = eqx.field(static=True)
@@ -28,7 +28,7 @@ class Known(eqx.Module):
         return self.rule(obs, norm.from_unit(unit_action), next_obs)
 
 
-class Learned(eqx.Module):
+class LearnedTermination(eqx.Module):
     """A classifier of the reached state and how it was reached: ends where an end is more likely than not.
 
     Where terminal rows were logged without the state they reached, it sees only state and action: the placeholder
@@ -45,19 +45,19 @@ class Learned(eqx.Module):
         return jnp.broadcast_to(said, next_obs.shape[:-1])
 
 
-class Never(eqx.Module):
+class NeverTerminates(eqx.Module):
     def __call__(self, norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array) -> Array:
         return jnp.zeros(next_obs.shape[:-1], bool)
 
 
-class Always(eqx.Module):
+class AlwaysTerminates(eqx.Module):
     """For logs of single decisions: every row is terminal."""
 
     def __call__(self, norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array) -> Array:
         return jnp.ones(next_obs.shape[:-1], bool)
 
 
-Termination = Known | Learned | Never | Always
+Termination = KnownTermination | LearnedTermination | NeverTerminates | AlwaysTerminates
 
 
 def _features(norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array | None) -> Array:
@@ -68,7 +68,9 @@ def _features(norm: Normaliser, obs: Array, unit_action: Array, next_obs: Array 
     return jnp.concatenate([now, norm.encode(next_obs)], axis=-1)
 
 
-def fit_classifier(dataset: Dataset, norm: Normaliser, width: int, seed: int) -> tuple[Learned, dict[str, float]]:
+def fit_classifier(
+    dataset: Dataset, norm: Normaliser, width: int, seed: int
+) -> tuple[LearnedTermination, dict[str, float]]:
     """A small logistic network; ends are rare, so they fill half of every batch, and that bias is undone."""
     key = jax.random.PRNGKey(seed)
     unit = jnp.asarray(norm.unit_action(dataset.action))
@@ -100,7 +102,7 @@ def fit_classifier(dataset: Dataset, norm: Normaliser, width: int, seed: int) ->
     net = eqx.tree_at(lambda n: n.biases[-1], net, net.biases[-1] + prior_shift)
     said = np.asarray(net(x[holdout])[:, 0] > 0)
     truth = dataset.terminal[holdout]
-    return Learned(net, sees_next), {
+    return LearnedTermination(net, sees_next), {
         "termination_holdout_error": float((said != truth).mean()),
         "termination_holdout_base_rate": float(truth.mean()),
     }
@@ -110,7 +112,7 @@ def make_termination(
     choice: str, dataset: Dataset, rule: Callable | None, norm: Normaliser, width: int, seed: int
 ) -> tuple[Termination, dict[str, float | str]]:
     """The termination of a run, and what to say about it in the report."""
-    from pspo.errors import UserError
+    from pspo.core.errors import UserError
 
     if choice == "auto":
         choice = "known" if rule is not None else "learned"
@@ -119,13 +121,13 @@ def make_termination(
             f"termination=known needs a task with a rule, and '{dataset.name}' has none: use learned or none."
         )
     if choice == "learned" and dataset.terminal.all():
-        return Always(), {"termination": "always"}
+        return AlwaysTerminates(), {"termination": "always"}
     if choice == "learned" and not dataset.terminal.any():
         choice = "none"  # nothing to learn an end from
     if choice == "known":
         assert rule is not None
-        return Known(rule), {"termination": "known"}
+        return KnownTermination(rule), {"termination": "known"}
     if choice == "learned":
         classifier, facts = fit_classifier(dataset, norm, width, seed)
         return classifier, {"termination": "learned", **facts}
-    return Never(), {"termination": "none"}
+    return NeverTerminates(), {"termination": "none"}

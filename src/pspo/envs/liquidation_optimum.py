@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from pspo.core.errors import UserError
 from pspo.envs.liquidation_rules import (
     HORIZON,
     INVENTORY,
@@ -30,7 +31,6 @@ from pspo.envs.liquidation_rules import (
     START_PRICE,
     START_PRICE_SD,
 )
-from pspo.errors import UserError
 
 HOLD, SELL = -1.0, 1.0
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from pspo.compute import cores
+from pspo.core.compute import cores
+from pspo.core.errors import UserError
 from pspo.envs.task import Simulation, require_episodes
-from pspo.errors import UserError
 
 HORIZON = 1000
 SLOTS = 16  # environments that run side by side; their actions come from one batched call of the policy

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pspo.errors import UserError, unknown_name
+from pspo.core.errors import UserError, unknown_name
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from pspo.algorithms import get_algorithm
-from pspo.config import build, flatten, preset, setting_word, without_version
-from pspo.data.d4rl_files import d4rl_name
-from pspo.data.sources import BUILT_IN, READERS
+from pspo.algorithms.registry import preset
+from pspo.core.config import build, flatten, setting_word, without_version
+from pspo.core.errors import UserError
+from pspo.data.load import BUILT_IN, READERS
+from pspo.data.readers.d4rl import d4rl_name
 from pspo.envs.task import get_task, known_tasks
-from pspo.errors import UserError
 from pspo.experiments.declarations import get_method
 from pspo.experiments.jobs import Job
-from pspo.runs import Run
+from pspo.runs.directory import Run
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pspo.algorithms import outside
-from pspo.data.d4rl_files import LEVELS, TASKS
-from pspo.errors import unknown_name
+from pspo.algorithms import ALGORITHMS, external
+from pspo.core.errors import unknown_name
+from pspo.data.readers.d4rl import LEVELS, TASKS
 
 LOCOMOTION = tuple(f"{task}-{level}" for task in TASKS for level in LEVELS)
 
@@ -25,33 +25,20 @@ class Method:
 
 
 METHODS = {
-    "pspo": Method("PSPO", "pspo"),
+    "pspo": Method(ALGORITHMS["pspo"].label, "pspo"),
     "average-utilisation": Method("Average utilisation", "pspo", {"posterior": "uniform"}),
     "without-regularisation": Method("Without regularisation", "pspo", {"reference_term": False}),
-    "1r2r": Method("1R2R", "1r2r"),
-    "adm": Method("ADM", "adm"),
-    "bc": Method("BC", "bc"),
-    "combo": Method("COMBO", "combo"),
-    "cql": Method("CQL", "cql"),
-    "dmg": Method("DMG", "dmg"),
-    "epq": Method("EPQ", "epq"),
-    "iql": Method("IQL", "iql"),
-    "mopo": Method("MOPO", "mopo"),
-    "morel": Method("MOReL", "morel"),
-    "oraac": Method("ORAAC", "oraac"),
-    "pmdb": Method("PMDB", "pmdb"),
-    "rambo": Method("RAMBO", "rambo"),
-    "td3bc": Method("TD3+BC", "td3bc"),
+    **{name: Method(info.label, name) for name, info in ALGORITHMS.items() if name != "pspo"},
 }
 """One name, one meaning in all experiments: they share their runs."""
 
 
 def get_method(name: str) -> Method:
     """One of these, or an algorithm of another package by its own name."""
-    if name not in METHODS and name in outside():
+    if name not in METHODS and name in external():
         return Method(name, name)
     if name not in METHODS:
-        raise unknown_name("method", name, [*METHODS, *outside()])
+        raise unknown_name("method", name, [*METHODS, *external()])
     return METHODS[name]
 
 

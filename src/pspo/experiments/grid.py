@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pspo.data.d4rl_files import d4rl_name, fetch_d4rl, place
-from pspo.data.sources import load_dataset
-from pspo.display import Progress, silent
-from pspo.errors import UserError
+from pspo.core.errors import UserError
+from pspo.core.progress import Progress, silent
+from pspo.data.load import load_dataset
+from pspo.data.readers.d4rl import d4rl_name, fetch_d4rl, place
 from pspo.experiments.cells import Cell, Source, require_same
 from pspo.experiments.declarations import Experiment, get_method
 from pspo.experiments.jobs import Backend, Watch, run_jobs
-from pspo.experiments.published import published
+from pspo.report.published import published
 from pspo.report.records import Record, Results, from_run
-from pspo.runs import Run
+from pspo.runs.directory import Run
 
 OF_ONE_RUN = ("timings", "models", "seed", "data_hash")
 """Parts of a manifest that say nothing about the others."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pspo.runs import Run
+from pspo.runs.directory import Run
 
 POLL_SECONDS = 0.5
 TRIES = 3  # of a job whose worker dies under it; one that says what is wrong with it is not tried again

@@ -9,28 +9,29 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pspo.algorithms import get_algorithm
-from pspo.config import build, flatten, preset
-from pspo.data.batches import Log, device_log
+from pspo.algorithms import ALGORITHMS, get_algorithm
+from pspo.algorithms.contract import Algorithm
+from pspo.algorithms.registry import preset
+from pspo.core.config import build, flatten
+from pspo.core.errors import UserError
+from pspo.core.progress import silent
+from pspo.data.batches import DeviceDataset, device_dataset
 from pspo.data.dataset import Dataset
-from pspo.display import silent
 from pspo.envs.task import get_task
-from pspo.errors import UserError
-from pspo.estimate import RECIPES, Shape, own_cache, random_dataset
 from pspo.experiments.declarations import get_experiment, get_method
-from pspo.experiments.published import published
 from pspo.experiments.timing import FULL, QUICK, Machine, Work, summary
-from pspo.manifest import describe_machine
-from pspo.policy import Policy, from_network
+from pspo.policies.policy import Policy, from_network
+from pspo.report.published import published
 from pspo.report.records import Results
-from pspo.training import compile_chunk
+from pspo.runs.manifest import describe_machine
+from pspo.training.cost import RECIPES, Shape, own_cache, random_dataset
+from pspo.training.loop import compile_chunk
 
 STEPS = 10  # per call of a compiled loop
 LONG_STEPS = ("morel",)  # an iteration is a whole round of episodes there: one per call
@@ -123,7 +124,7 @@ def _measure(machine: Machine, algo: str, dataset: Dataset, preset_name: str) ->
     values = preset(algo, preset_name, "hopper", "hopper-medium")
     equal = EQUAL.get(algo, {}) if preset_name != "smoke" else {}
     config = build(get_algorithm(algo).Config, values | equal)
-    if hasattr(get_algorithm(algo), "imagine") and hasattr(config, "cloning_steps"):
+    if "model-based" in ALGORITHMS[algo].tags and hasattr(config, "cloning_steps"):
         config = dataclasses.replace(config, cloning_steps=1)  # before the first iteration, and not timed
     least = {name: 1 for name in ROUND if hasattr(config, name)}
     length = 1 if algo in LONG_STEPS else STEPS
@@ -144,28 +145,32 @@ def _rounds(machine: Machine, algo: str, dataset: Dataset, config: Any, least: d
     """Seconds at the beginning of every chunk that go with the setting `name`."""
     count = min(ROUND[name], getattr(config, name))
     few = dataclasses.replace(config, **least | {name: count})
-    module, parts, log, state = _made(algo, dataset, few)
+    module, setup, device_data, state = _made(algo, dataset, few)
     late = state._replace(step=jnp.int32(config.chunk))  # RAMBO's adversary begins with the second chunk
-    begin = jax.jit(lambda arrays, log, state: module.imagine(few, parts._replace(arrays=arrays), log, state))
-    seconds = machine.measure({name: partial(begin, parts.arrays, log, late)})[name].seconds
+    begin = jax.jit(
+        lambda arrays, device_data, state: module.begin_chunk(few, setup._replace(arrays=arrays), device_data, state)
+    )
+    seconds = machine.measure({name: partial(begin, setup.arrays, device_data, late)})[name].seconds
     return float(np.median(seconds)) / count * getattr(config, name)
 
 
 def _iterations(algo: str, dataset: Dataset, config: Any, length: int) -> tuple[Work, Policy]:
-    module, parts, log, state = _made(algo, dataset, config)
-    chunk = compile_chunk(module, config, parts)
-    policy = from_network(module.policies(state)["policy"], parts.norm, {})
-    return partial(chunk, state, parts.arrays, log, length=length), policy
+    module, setup, device_data, state = _made(algo, dataset, config)
+    chunk = compile_chunk(module, config, setup)
+    policy = from_network(module.policies(state)["policy"], setup.norm, {})
+    return partial(chunk, state, setup.arrays, device_data, length=length), policy
 
 
-def _made(algo: str, dataset: Dataset, config: Any) -> tuple[ModuleType, Any, Log, Any]:
+def _made(algo: str, dataset: Dataset, config: Any) -> tuple[Algorithm, Any, DeviceDataset, Any]:
     """Module, parts, log and a first state, nothing of it fitted for more than a few steps."""
     module = get_algorithm(algo)
     with own_cache():  # what was fitted for so few steps must not be found by anyone
-        parts, _ = module.prepare(_barely_fitted(config), dataset, 0, silent)
-    log = device_log(dataset, parts.norm, config.gamma)
-    state = jax.jit(lambda log, key: module.init(config, parts, log, key))(log, jax.random.PRNGKey(0))
-    return module, parts, log, state
+        setup, _ = module.prepare(_barely_fitted(config), dataset, 0, silent)
+    device_data = device_dataset(dataset, setup.norm, config.gamma)
+    state = jax.jit(lambda device_data, key: module.init(config, setup, device_data, key))(
+        device_data, jax.random.PRNGKey(0)
+    )
+    return module, setup, device_data, state
 
 
 def _barely_fitted(config: Any) -> Any:

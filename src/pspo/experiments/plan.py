@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pspo.algorithms import get_algorithm
-from pspo.config import flatten
+from pspo.core.config import flatten
 from pspo.data.dataset import Dataset
-from pspo.dry_run import data_or_shape, span
-from pspo.estimate import Estimate, Shape, estimate
 from pspo.experiments.cells import Cell, Source, groups, models_of
-from pspo.runs import Run
+from pspo.runs.directory import Run
+from pspo.training.cost import Estimate, Shape, estimate
+from pspo.training.dry_run import data_or_shape, span
 
 
 def describe(cells: Sequence[Cell], at_once: int, say: Callable[[str], None] = lambda text: None) -> list[str]:

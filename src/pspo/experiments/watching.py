@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from pspo.display import Progress
-from pspo.errors import UserError
+from pspo.core.errors import UserError
+from pspo.core.progress import Progress
 from pspo.experiments.jobs import Job, Watch
-from pspo.runs import Run
+from pspo.runs.directory import Run
 
 
 def watching(show: Progress, keep: Callable[[str, str], Any] = lambda name, failure: None) -> Watch:

@@ -1,4 +1,4 @@
-"""Policies in one form: features in, actions in [-1, 1] out. Their NumPy twins are in pspo.policy_kinds.
+"""Policies in one form: features in, actions in [-1, 1] out. Their NumPy twins are in pspo.policies.heads.
 
 Each is a network whose fields are networks, arrays and numbers, so that any of them becomes a policy file; `kind`
 is the name by which the file finds its way back.

@@ -18,11 +18,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pspo.config import setting_word, without_version
-from pspo.errors import UserError
-from pspo.files import read_json, write_atomic
-from pspo.report.contents import Contents, read_contents
-from pspo.report.reproduce import changed_settings, command
+from pspo.core.config import setting_word, without_version
+from pspo.core.errors import UserError
+from pspo.core.files import read_json, write_atomic
+from pspo.report.run.contents import Contents, read_contents
+from pspo.report.run.reproduce import changed_settings, command
 
 FILE_NAME = "results.json"
 Status = Literal["finished", "unfinished", "failed", "missing"]

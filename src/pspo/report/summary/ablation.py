@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pspo import stats
+from pspo.report import statistics as stats
 from pspo.report.markup import JOINED, number
 from pspo.report.records import Results
 from pspo.report.summary.places import group_place, label, printed, usable_scores

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pspo import stats
-from pspo.errors import UserError
+from pspo.core.errors import UserError
+from pspo.report import statistics as stats
 from pspo.report.canvas import svg
 from pspo.report.markup import figure, number, percent
 from pspo.report.records import Results

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pspo import stats
+from pspo.report import statistics as stats
 from pspo.report.canvas import BLUE, HALF, INK, ORANGE, SKY, VERMILION, svg
 from pspo.report.figures import Level, Line, lines, padded
 from pspo.report.markup import figure, number, text, with_error

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pspo import stats
+from pspo.report import statistics as stats
 from pspo.report.canvas import svg
 from pspo.report.figures import cloud
 from pspo.report.markup import figure, number, with_error

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from pspo.report.canvas import BLUE, GREEN, GREY, HALF, INK, ORANGE, PURPLE, SKY, VERMILION, panel, styled
-from pspo.stats import Interval, Profile
+from pspo.report.statistics import Interval, Profile
 
 COLOURS = (VERMILION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
 STYLES = ("-", (0, (4, 1.5)), (0, (1, 1.2)))

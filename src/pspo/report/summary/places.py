@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from pspo.core.errors import UserError
 from pspo.envs.task import Task, get_task
-from pspo.errors import UserError
 from pspo.report.records import Record, Results
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from pspo.report.markup import missing, section, text
-from pspo.report.page import FILE_NAME
 from pspo.report.records import Record, Results
+from pspo.report.run.page import FILE_NAME
 from pspo.report.summary.places import group_place, label, run_place
 from pspo.report.summary.rendering import html_cell, html_command, html_head
 from pspo.report.summary.tables import NOTHING, Cell, Column, measured

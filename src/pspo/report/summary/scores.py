@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pspo import stats
+from pspo.report import statistics as stats
 from pspo.report.markup import number, with_error
 from pspo.report.records import Record, Results
 from pspo.report.summary.places import (

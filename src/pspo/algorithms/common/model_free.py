@@ -1,0 +1,59 @@
+"""What the algorithms without models have in common around their updates: units, rows, delayed steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import optax
+from jax import Array
+
+from pspo.algorithms.common.settings import BatchConfig
+from pspo.core.progress import Progress
+from pspo.data.batches import DeviceDataset, Transitions, sample_transitions
+from pspo.data.dataset import Dataset
+from pspo.data.normalise import Normaliser, normaliser_in
+
+S = TypeVar("S")
+
+
+class Setup(NamedTuple):
+    """What is fixed during training: nothing on the device, and the units."""
+
+    arrays: tuple[()]
+    norm: Normaliser
+
+
+def prepare(config: BatchConfig, dataset: Dataset, seed: int, progress: Progress) -> tuple[Setup, dict[str, Any]]:
+    """The units that this configuration asks for; there is nothing to fit."""
+    return Setup((), normaliser_in(dataset, config.states, config.rewards, config.gamma)), {}
+
+
+def draw(config: BatchConfig, data: DeviceDataset, key: Array) -> Transitions:
+    """The rows of one iteration."""
+    return sample_transitions(data, key, config.batch)
+
+
+def begin_chunk(config: Any, setup: Any, data: DeviceDataset, state: S) -> tuple[S, None, dict[str, Array]]:
+    """Nothing happens between chunks."""
+    return state, None, {}
+
+
+def delayed(step: Array, period: int, change: Callable[[S], tuple[S, Array]], state: S) -> tuple[S, Array]:
+    """`change` in every `period`-th iteration, counted from one, and its loss; in the others nothing, and a zero."""
+    if period == 1:
+        return change(state)
+    return jax.lax.cond((step + 1) % period == 0, change, lambda state: (state, jax.numpy.float32(0.0)), state)
+
+
+def descend(rule: optax.GradientTransformation, grads: Any, opt: Any, nets: S) -> tuple[S, Any]:
+    """One step of an optimiser."""
+    changes, opt = rule.update(grads, opt, nets)  # pyright: ignore[reportArgumentType]
+    return optax.apply_updates(nets, changes), opt  # pyright: ignore[reportArgumentType, reportReturnType]
+
+
+def adam_by_part(rates: Any) -> optax.GradientTransformation:
+    """Adam with a rate, or a schedule of rates, for each field of a named tuple."""
+    names = type(rates)(*rates._fields)
+    return optax.partition(dict(zip(rates._fields, map(optax.adam, rates), strict=True)), names)

@@ -1,0 +1,116 @@
+"""SAC's step (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications") as functions.
+
+The online learner that collects data and the model-based algorithms that learn from imagined rows are made of them.
+All losses are taken at the same parameters, in one fused step, as in the authors' code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from pspo.algorithms.common.losses import bellman_target, q_values, soft_actor_loss, td_loss, temperature_loss
+from pspo.data.batches import Transitions
+from pspo.nets.actors import TanhGaussian
+from pspo.nets.mlp import MLP, moving_average
+
+
+class Params(NamedTuple):
+    """What gradients move."""
+
+    actor: TanhGaussian
+    critic: MLP  # two or more, stacked
+    log_alpha: Array
+
+
+class Agent(NamedTuple):
+    """What a step needs and leaves."""
+
+    params: Params
+    target_critic: MLP
+    opt: Any
+
+
+class EncodedBatch(NamedTuple):
+    """Rows, and their states as the networks see them."""
+
+    rows: Transitions
+    features: Array
+    next_features: Array
+
+
+class Rule(NamedTuple):
+    """What a step is made with."""
+
+    optimiser: optax.GradientTransformation
+    gamma: float
+    tau: float
+    entropy_goal: float  # in nats, of the whole action; alpha is adapted to it
+    adapt: bool = True  # whether alpha is adapted at all
+
+
+def fresh_agent(params: Params, optimiser: optax.GradientTransformation) -> Agent:
+    return Agent(params, params.critic, optimiser.init(params))  # pyright: ignore[reportArgumentType]
+
+
+def soft_target(params: Params, target_critic: MLP, seen: EncodedBatch, noise: Array, gamma: float) -> Array:
+    """r + gamma (min_j Q'_j(s', a') - alpha log pi(a'|s')), a' ~ pi(.|s'); nothing follows a terminal (Eqs. 3, 5)."""
+    action, log_prob = params.actor.sample(seen.next_features, noise)
+    soft = q_values(target_critic, seen.next_features, action).min(0) - jnp.exp(params.log_alpha) * log_prob
+    return bellman_target(seen.rows.reward, seen.rows.terminal, soft, gamma)
+
+
+def actor_loss(actor: TanhGaussian, critic: MLP, alpha: Array, features: Array, noise: Array) -> tuple[Array, Array]:
+    """alpha log pi(a|s) - min_j Q_j(s, a) at reparameterised actions (Eq. 9); also log pi itself."""
+    action, log_prob = actor.sample(features, noise)
+    return soft_actor_loss(log_prob, q_values(critic, features, action).min(0), alpha), log_prob
+
+
+Penalty = Callable[[MLP, Array], tuple[Array, dict[str, Array]]]
+"""(critics, their Q on the rows) -> what is added to their loss, and what the log line says of it."""
+
+
+def soft_step(
+    rule: Rule,
+    agent: Agent,
+    seen: EncodedBatch,
+    key: Array,
+    target: Callable[[Array], Array] | None = None,
+    penalty: Penalty = lambda critic, q: (jnp.float32(0.0), {}),
+) -> tuple[Agent, dict[str, Array]]:
+    """One fused step of critics, actor and temperature.
+
+    `target` (of its noise) replaces SAC's own; `penalty` is added to the critics' loss.
+    """
+    next_key, actor_key = jax.random.split(key)
+    next_noise, noise = (jax.random.normal(k, seen.rows.action.shape) for k in (next_key, actor_key))
+    old = agent.params
+    backup = target(next_noise) if target else soft_target(old, agent.target_critic, seen, next_noise, rule.gamma)
+
+    def loss(moving: Params) -> tuple[Array, tuple[Any, ...]]:
+        q = q_values(moving.critic, seen.features, seen.rows.action)
+        critic = td_loss(q, backup)  # Eq. 5, up to a factor
+        caution, said = penalty(moving.critic, q)
+        actor, log_prob = actor_loss(moving.actor, old.critic, jnp.exp(old.log_alpha), seen.features, noise)
+        temperature = temperature_loss(moving.log_alpha, log_prob, -rule.entropy_goal) if rule.adapt else 0.0
+        return critic + caution + actor + temperature, (critic, actor, log_prob, q, said)
+
+    grads, (loss_critic, loss_actor, log_prob, q, said) = jax.grad(loss, has_aux=True)(old)
+    changes, opt = rule.optimiser.update(grads, agent.opt, old)  # pyright: ignore[reportArgumentType]
+    params: Params = optax.apply_updates(old, changes)  # pyright: ignore[reportAssignmentType, reportArgumentType]
+    target_critic = moving_average(agent.target_critic, params.critic, rule.tau)
+    return Agent(params, target_critic, opt), {
+        "critic_loss": loss_critic,
+        "actor_loss": loss_actor,
+        "entropy": -log_prob.mean(),
+        "alpha": jnp.exp(old.log_alpha),
+        "q_min": q.min(),
+        "q_mean": q.mean(),
+        "q_max": q.max(),
+        **said,
+    }

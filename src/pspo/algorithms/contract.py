@@ -1,0 +1,107 @@
+"""What the training loop asks of an algorithm. An algorithm is a module of functions; this is its type.
+
+The loop calls, in this order:
+
+    setup, info = prepare(config, dataset, seed, progress)            once: fit or load models, normalisers
+    state = init(config, setup, data, key)                            once: networks and optimiser states
+    for every chunk:
+        state, context, metrics = begin_chunk(config, setup, data, state)
+        for every iteration of the chunk:
+            batch = draw(config, data, key)
+            state, metrics = update(config, setup, context, state, batch, key)
+    policies(state)["policy"]                                         evaluated, saved, exported
+
+`init`, `begin_chunk`, `draw` and `update` are pure and compiled together; `state` is everything that resuming needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:  # `pspo list` reads the registry and imports nothing heavy
+    from jax import Array
+
+    from pspo.core.progress import Progress
+    from pspo.data.batches import DeviceDataset
+    from pspo.data.dataset import Dataset
+    from pspo.data.normalise import Normaliser
+
+
+class SetupLike(Protocol):
+    """What `prepare` returns: a NamedTuple with at least these fields. `arrays` is passed to compiled programs as an
+    argument, everything else is a constant of the program."""
+
+    @property
+    def arrays(self) -> Any: ...
+
+    @property
+    def norm(self) -> Normaliser: ...
+
+    def _replace(self, **changes: Any) -> Any: ...
+
+
+class Algorithm(Protocol):
+    """Module-level names of an algorithm."""
+
+    Config: type
+    """Frozen dataclass of its settings, with at least the fields of `LoopConfig`; the string under a field is its help."""
+
+    HEADLINE: tuple[str, ...]
+    """Metrics shown in the progress display, the most telling first."""
+
+    def prepare(self, config: Any, dataset: Dataset, seed: int, progress: Progress) -> tuple[Any, dict[str, Any]]:
+        """The fixed setup of a run, and what to report about it (written to models.json)."""
+        ...
+
+    def init(self, config: Any, setup: Any, data: DeviceDataset, key: Array) -> Any:
+        """The first state."""
+        ...
+
+    def begin_chunk(
+        self, config: Any, setup: Any, data: DeviceDataset, state: Any
+    ) -> tuple[Any, Any, dict[str, Array]]:
+        """The state, what the updates of this chunk share (`context`), and metrics of the chunk.
+
+        Draws the active models, rolls out into a buffer, or does nothing (`common.model_free.begin_chunk`).
+        """
+        ...
+
+    def draw(self, config: Any, data: DeviceDataset, key: Array) -> Any:
+        """The batch of one iteration."""
+        ...
+
+    def update(
+        self, config: Any, setup: Any, context: Any, state: Any, batch: Any, key: Array
+    ) -> tuple[Any, dict[str, Array]]:
+        """One iteration: the next state and its metrics."""
+        ...
+
+    def policies(self, state: Any) -> dict[str, Any]:
+        """Networks by name. "policy" is the one that is evaluated and saved; others are evaluated beside it."""
+        ...
+
+
+class Diagnostics(Protocol):
+    """Optional companion module: figures and estimates that need a look inside the trained state."""
+
+    def make_model_return(self, config: Any, setup: Any, dataset: Dataset) -> Any:
+        """(state, arrays) -> the model-estimated return of the present policy."""
+        ...
+
+    def model_episode_size(self, dataset: Dataset) -> tuple[int, int]:
+        """Episodes and steps of that estimate."""
+        ...
+
+    def diagnose(
+        self, config: Any, setup: Any, data: DeviceDataset, state: Any
+    ) -> tuple[dict[str, Any], dict[str, float]]:
+        """Arrays behind the report's figures, and numbers for the result."""
+        ...
+
+
+def missing_names(module: object) -> list[str]:
+    """Names of the contract that a module lacks."""
+    members = getattr(Algorithm, "__protocol_attrs__", None) or {
+        name for name in (*Algorithm.__annotations__, *vars(Algorithm)) if not name.startswith("_")
+    }
+    return sorted(name for name in members if getattr(module, name, None) is None)

@@ -1,0 +1,292 @@
+"""PMDB (Guo et al. 2022, "Model-Based Offline Reinforcement Learning with Pessimism-Modulated Dynamics Belief").
+
+An ensemble is a belief over dynamics. The policy plays a game against it: at every step N models are drawn from the
+belief, and the one with the k-th lowest value goes on (the paper's alternating Markov game):
+
+    (Q)   Q(s, a) = E_{T_1..T_N} [ kmin_n  r_n(s, a) + gamma E_{s'~T_n} V(s') ]
+    (V)   V(s)    = max_pi E_pi[Q] - alpha(s) KL(pi || pi_ref) = alpha log E_{a~pi_ref} exp(Q(s, a) / alpha)
+    (pi)  pi(a|s) ∝ pi_ref(a|s) exp(Q(s, a) / alpha)
+
+The policy is regressed on the maximiser (pi), alpha follows in closed form from a given divergence, and pi_ref follows
+the policy slowly: it is what is judged. Half of every loss is on logged rows, half on game states. pmdb_values has what
+sampled actions say, pmdb_game the models' part. Ours and the authors' code differ:
+- All members draw next states from the same noise, in antithetic pairs: the k-th lowest is then a matter of belief and
+  not of luck, which few draws would let decide.
+- A game state's sampled actions serve both to choose its action and to improve the policy there; theirs are drawn anew.
+- All losses are taken at the same parameters, in one fused step.
+- Models are those of PSPO: per-member bounds of spreads, no clipping of gradients.
+- `rewards` may be units that only divide, for tasks in which the length of an episode is a choice.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from pspo.algorithms.common.losses import bellman_target, q_values
+from pspo.algorithms.common.model_based import prepare_ends
+from pspo.algorithms.common.model_free import adam_by_part, begin_chunk, descend
+from pspo.algorithms.pmdb.config import Config
+from pspo.algorithms.pmdb.game import ModelPredictions, Units, follow, foresee, make_units, models_of
+from pspo.algorithms.pmdb.values import Candidates, Gaussian, candidates, improved_log_weights, soft_value, temperature
+from pspo.core.errors import UserError
+from pspo.core.progress import Progress
+from pspo.data.batches import DeviceDataset, Transitions, sample_transitions
+from pspo.data.dataset import Dataset
+from pspo.data.normalise import Normaliser, fit_normaliser
+from pspo.dynamics.ensemble import Ensemble
+from pspo.dynamics.model_env import ModelEnv
+from pspo.dynamics.persistent_rollouts import PersistentRollouts, antithetic_noise, start_rollouts
+from pspo.dynamics.pool import load_or_fit_pool
+from pspo.dynamics.prediction_range import PredictionRange, prediction_range
+from pspo.dynamics.selectors import kth_lowest
+from pspo.dynamics.termination import Termination
+from pspo.nets.actors import INSIDE, TanhGaussian
+from pspo.nets.mlp import MLP, mlp, mlp_stack, moving_average
+
+__all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
+
+HEADLINE = ("critic_loss",)
+
+
+LOG_STD_RANGE = (-4.0, 2.0)  # of the policy, by a soft clamp
+
+
+class Params(NamedTuple):
+    """What gradients move."""
+
+    actor: TanhGaussian
+    critic: MLP  # two, stacked
+
+
+class State(NamedTuple):
+    """Everything that resuming needs."""
+
+    params: Params
+    target_critic: MLP
+    reference: TanhGaussian  # pi_ref
+    opt: Any
+    rollouts: PersistentRollouts
+    key: Array
+    step: Array
+
+
+class Arrays(NamedTuple):
+    """What is fixed during training and lives on the device."""
+
+    pool: Ensemble
+    terminated: Termination
+
+
+class Setup(NamedTuple):
+    arrays: Arrays
+    norm: Normaliser  # of policy and critics
+    model_norm: Normaliser
+    units: Units
+    range: PredictionRange
+
+
+class Batch(NamedTuple):
+    real: Transitions
+    restart: Array  # logged states for chains that start anew
+
+
+def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Setup, dict[str, Any]]:
+    """Fit or find the models and the end of rollouts, with a report of each; units and ranges."""
+    if config.order > config.active:
+        raise UserError(f"order={config.order} needs as many models, and active={config.active}: raise it.")
+    norm, units = make_units(dataset, config.states, config.rewards, config.gamma)
+    model_norm = fit_normaliser(dataset, config.gamma)
+    pool, facts = load_or_fit_pool(dataset, model_norm, config.model, seed, partial(progress, "dynamics pool"))
+    ends, end_facts = prepare_ends(config.termination, dataset, model_norm)
+    setup = Setup(Arrays(pool.models, ends), norm, model_norm, units, prediction_range(dataset, model_norm))
+    return setup, {"pool": facts, "reward": "learned", **end_facts}
+
+
+def optimiser(config: Config) -> optax.GradientTransformation:
+    return adam_by_part(Params(config.actor_lr, config.critic_lr))  # pyright: ignore[reportArgumentType]
+
+
+def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
+    key, actor_key, critic_key, start_key = jax.random.split(key, 4)
+    inputs, columns, hidden = (
+        setup.norm.features,
+        data.transitions.action.shape[-1],
+        [config.width] * config.depth,
+    )
+    actor = TanhGaussian(mlp(actor_key, [inputs, *hidden, 2 * columns], "relu", init="keras"), *LOG_STD_RANGE, True)
+    critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="keras")
+    params, count = Params(actor, critic), config.synthetic_batch
+    rollouts = start_rollouts(sample_transitions(data, start_key, count).obs, config.rollout_horizon)
+    opt = optimiser(config).init(params)  # pyright: ignore[reportArgumentType]
+    return State(params, critic, actor, opt, rollouts, key, jnp.int32(0))
+
+
+def draw(config: Config, data: DeviceDataset, key: Array) -> Batch:
+    """The rows of one iteration; chains start anew from any logged state, those behind a row included."""
+    k_real, k_restart, k_side = jax.random.split(key, 3)
+    start = sample_transitions(data, k_restart, config.synthetic_batch)
+    behind = jax.random.bernoulli(k_side, 0.5, start.terminal.shape) & ~start.terminal
+    restart = jnp.where(behind[:, None], start.next_obs, start.obs)
+    return Batch(sample_transitions(data, k_real, config.real_batch), restart)
+
+
+# What sampled actions say
+
+
+def state_values(
+    config: Config, setup: Setup, state: State, critics: tuple[MLP, ...], obs: Array, key: Array
+) -> list[Array]:
+    """(V) at observations (..., obs_dim), by each of these twins of critics on the same actions: pi's and pi_ref's."""
+    features = setup.norm.encode(obs)
+    actor, reference = (Gaussian(*net.moments(features)) for net in (state.params.actor, state.reference))
+    noise = jax.random.normal(key, (config.action_samples, *actor.mean.shape))
+    drawn = candidates(actor, reference, noise)
+
+    def value(critic: MLP) -> Array:
+        q = setup.units.value(q_values(critic, features, drawn.action).min(0))
+        alpha = temperature(q, drawn.log_ratio, config.kl_target, config.lowest_temperature)
+        return soft_value(q, drawn.log_ratio, alpha)
+
+    return [value(critic) for critic in critics]
+
+
+def candidates_at(
+    config: Config, nets: tuple[TanhGaussian, ...], features: Array, real: Transitions, key: Array
+) -> Candidates:
+    """Actions at logged states, then game states: pi_ref's, and proposals around the logged ones or of the policy."""
+    actor, reference = (Gaussian(*net.moments(features)) for net in nets)
+    logged = jnp.arctanh(jnp.clip(real.action, -INSIDE, INSIDE))
+    around = jnp.full_like(logged, jnp.log(config.imitation_std))
+    count = logged.shape[0]
+    proposal = Gaussian(jnp.concatenate([logged, actor.mean[count:]]), jnp.concatenate([around, actor.log_std[count:]]))
+    noise = jax.random.normal(key, (config.action_samples, *proposal.mean.shape))
+    return candidates(proposal, reference, noise)
+
+
+def log_weights(config: Config, q: Array, log_ratio: Array) -> Array:
+    """log W of the improved policy on sampled actions."""
+    alpha = temperature(q, log_ratio, config.kl_target, config.lowest_temperature)
+    return improved_log_weights(q, log_ratio, alpha)
+
+
+def choose_action(config: Config, drawn: Candidates, q: Array, key: Array) -> Array:
+    """An action of the improved policy in each game state; the critics' values as they are, not clipped."""
+    which = jax.random.categorical(key, log_weights(config, q, drawn.log_ratio), axis=0)
+    return jnp.take_along_axis(drawn.action, which[None, :, None], axis=0)[0]
+
+
+# The game
+
+
+class Played(NamedTuple):
+    """A step of the game."""
+
+    target: Array  # (batch,): the k-th lowest backup by the target critics
+    hope: Array  # (batch,): their mean
+    rollouts: PersistentRollouts
+    foreseen: ModelPredictions
+
+
+def play(config: Config, setup: Setup, state: State, action: Array, restart: Array, key: Array) -> Played:
+    """Draw N models for the whole batch. Target critics rank them for the target (Q), the present critics for the
+    way of the chains, which sometimes go on in any of the drawn models."""
+    k_models, k_noise, k_value, k_explore, k_any, k_end = jax.random.split(key, 6)
+    obs, pool = state.rollouts.obs, setup.arrays.pool
+    drawn = jax.random.randint(k_models, (config.active,), 0, pool.size)
+    models, place = models_of(pool, drawn)
+    world = ModelEnv(models, setup.arrays.terminated, setup.model_norm, setup.norm, setup.range)
+    foreseen = foresee(world, setup.units, obs, action, antithetic_noise(k_noise, config.next_pairs, obs))
+    critics = (state.target_critic, state.params.critic)
+    values = state_values(config, setup, state, critics, foreseen.next_obs, k_value)
+    by_target, by_present = (foreseen.backup(value, config.gamma)[place] for value in values)
+    _, target = kth_lowest(by_target, config.order)
+    lowest, _ = kth_lowest(by_present, config.order)
+    anyone = jax.random.randint(k_any, lowest.shape, 0, config.active)
+    member = place[jnp.where(jax.random.bernoulli(k_explore, config.explore), anyone, lowest)]
+    rollouts = follow(state.rollouts, foreseen, member, k_end, restart, config.rollout_horizon)
+    return Played(target, by_target.mean(0), rollouts, foreseen)
+
+
+# Losses
+
+
+def half_each(each: Array, real: int) -> Array:
+    """Means over logged rows and over game states, half of each."""
+    return 0.5 * each[..., :real].mean(-1) + 0.5 * each[..., real:].mean(-1)
+
+
+def critic_loss(q: Array, target: Array, real: int) -> Array:
+    """Squared error to the backups of (Q), summed over critics."""
+    return half_each(jnp.square(q - target), real).sum()
+
+
+def policy_loss(actor: TanhGaussian, features: Array, drawn: Candidates, log_weight: Array, real: int) -> Array:
+    """Likelihood of sampled actions, weighted towards the improved policy (pi).
+
+    Each column counts by its own spread (beta-NLL, exponent 0.5), or narrow ones would drown the others. The slope of
+    the tanh is left out: it does not depend on the policy.
+    """
+    own = Gaussian(*actor.moments(features))
+    spread = jax.lax.stop_gradient(jnp.exp(own.log_std))
+    log_prob = (spread / spread.mean(0) * own.log_prob(drawn.x)).sum(-1)
+    return half_each(-(jnp.exp(log_weight) * log_prob).sum(0), real)
+
+
+def update(
+    config: Config, setup: Setup, context: None, state: State, batch: Batch, key: Array
+) -> tuple[State, dict[str, Array]]:
+    """A step of the game, and one fused step of critics and policy."""
+    k_drawn, k_choose, k_play, k_real = jax.random.split(key, 4)
+    old, rows, real = state.params, batch.real, config.real_batch
+    features = setup.norm.encode(jnp.concatenate([rows.obs, state.rollouts.obs]))
+    drawn = candidates_at(config, (old.actor, state.reference), features, rows, k_drawn)
+    sampled_q = q_values(old.critic, features, drawn.action).min(0)
+    game = Candidates(drawn.x[:, real:], drawn.log_ratio[:, real:])
+    imagined = choose_action(config, game, sampled_q[:, real:], k_choose)
+    played = play(config, setup, state, imagined, batch.restart, k_play)
+
+    (next_value,) = state_values(config, setup, state, (state.target_critic,), rows.next_obs, k_real)
+    real_target = bellman_target(rows.reward - setup.units.shift, rows.terminal, next_value, config.gamma)
+    target = setup.units.value(jnp.concatenate([real_target, played.target]))
+    action = jnp.concatenate([rows.action, imagined])
+    log_weight = log_weights(config, setup.units.value(sampled_q), drawn.log_ratio)
+
+    def loss(moving: Params) -> tuple[Array, tuple[Array, ...]]:
+        q = q_values(moving.critic, features, action)
+        critic = critic_loss(q, target, real)
+        actor = policy_loss(moving.actor, features, drawn, log_weight, real)
+        return critic + actor, (critic, actor, q)
+
+    grads, (loss_critic, loss_actor, q) = jax.grad(loss, has_aux=True)(old)
+    params, opt = descend(optimiser(config), grads, state.opt, old)
+    kl = Gaussian(*old.actor.moments(features)).divergence(Gaussian(*state.reference.moments(features)))
+    return State(
+        params=params,
+        target_critic=moving_average(state.target_critic, params.critic, config.tau),
+        reference=moving_average(state.reference, params.actor, config.reference_tau),
+        opt=opt,
+        rollouts=played.rollouts,
+        key=state.key,
+        step=state.step + 1,
+    ), {
+        "critic_loss": loss_critic,
+        "actor_loss": loss_actor,
+        "kl_reference": kl.mean(),
+        "pessimism": (played.hope - played.target).mean(),
+        "end_probability": played.foreseen.end.mean(),
+        "chain_age": state.rollouts.age.mean(),
+        "q_min": q.min(),
+        "q_mean": q.mean(),
+        "q_max": q.max(),
+    }
+
+
+def policies(state: State) -> dict[str, TanhGaussian]:
+    """pi_ref is the policy of the paper's tables; the one that it follows is for comparison."""
+    return {"policy": state.reference, "actor": state.params.actor}

@@ -1,0 +1,9 @@
+"""PSPO itself. Read in this order: config, state, posterior, rollout, evaluation, improvement, algorithm, diagnostics.
+
+The training loop calls algorithm.py; evaluation and report call posterior.py and diagnostics.py.
+"""
+
+from pspo.algorithms.pspo.config import Config
+from pspo.algorithms.pspo.state import Setup, State
+
+__all__ = ["Config", "Setup", "State"]

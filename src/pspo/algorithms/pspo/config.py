@@ -1,0 +1,96 @@
+"""PSPO's settings. The string under a field is its help; presets/pspo.toml holds the numbers of the presets."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pspo.algorithms.common.behaviour import ReferenceConfig
+from pspo.algorithms.common.settings import LoopConfig
+from pspo.core.config import Bounds
+from pspo.dynamics.fit import ModelConfig
+
+
+@dataclass(frozen=True)
+class Config(LoopConfig):
+    alpha: Annotated[float, Bounds(1e-6, 1e6)] = 0.01
+    """Strength of the pull towards the reference policy mu (Eq. 7)."""
+    kl_limit: Annotated[float, Bounds(0.0, 1e6)] = 0.0
+    """KL(pi||mu) of one state, in nats per action column, beyond which alpha rises there; 0: one alpha for all."""
+    beta: Annotated[float, Bounds(0.0, 1e12)] = 1.0
+    """Likelihood coefficient of the posterior (Eq. 4); 0 is the uniform posterior."""
+    epsilon: Annotated[float, Bounds(1e-6, 1e6)] = 0.02
+    """Trust region: KL(pi || moving average) that lambda is adapted to (Eq. 9)."""
+    posterior: Literal["consistency", "uniform"] = "consistency"
+    """Ablation "average utilisation": uniform ignores F (the same as beta=0)."""
+    reference_term: bool = True
+    """Ablation "without regularisation": false drops mu from evaluation and improvement."""
+    value_of: Literal["optimum", "policy"] = "optimum"
+    """V(s): the soft optimum over actions of Eq. 8, or the present policy's own value with its KL cost."""
+    improvement: Literal["weights", "gradient"] = "weights"
+    """Step of Eq. 9: its closed form as weights of actions, or along its gradient (V is then the policy's)."""
+    prior: Literal["uniform", "likelihood"] = "uniform"
+    """P(T): uniform as in the paper, or from the members' hold-out likelihood."""
+    prior_temperature: Annotated[float, Bounds(1e-6, 1e6)] = 0.05
+    """For prior=likelihood: nats per row and target that make a member e times lighter."""
+    f_unit: Literal["std", "reward"] = "std"
+    """Unit of F: its running standard deviation between models, or normalised reward squared (the paper's plain form)."""
+    redraw: Literal["step", "episode"] = "step"
+    """Draw the rollout's model from the posterior at every step (Eq. 1) or once per episode (Eq. 2)."""
+    active: Annotated[int, Bounds(1, 1000)] = 10
+    """Models in the active set (N), drawn anew from the pool for every chunk."""
+    next_pairs: Annotated[int, Bounds(1, 64)] = 2
+    """Antithetic pairs of next states per model and backup."""
+    model_noise: Annotated[float, Bounds(0.0, 10.0)] = 1.0
+    """Scale of the noise that models predict; 0 takes their means, for worlds in which a model's noise is its error."""
+    action_samples: Annotated[int, Bounds(1, 1024)] = 8
+    """Actions from mu, and as many from the policy, per soft value."""
+    real_batch: Annotated[int, Bounds(1, 65536)] = 128
+    """Rows from the log per iteration."""
+    synthetic_batch: Annotated[int, Bounds(1, 65536)] = 128
+    """Rollout chains; each advances one step per iteration and gives one row."""
+    rollout_horizon: Annotated[int, Bounds(1, 1_000_000)] = 20
+    """Steps after which a chain restarts from a logged state."""
+    visited: Annotated[int, Bounds(0, 100_000_000)] = 0
+    """States of past rollouts that synthetic rows are drawn from; 0 takes the chains' present states."""
+    reference_rollouts: Annotated[float, Bounds(0.0, 1.0)] = 0.2
+    """Fraction of rollout actions taken from mu, so that its states stay in the critic's sight."""
+    termination: Literal["auto", "known", "learned", "none"] = "auto"
+    """Ends of rollouts: the task's own rule, a classifier, or never; auto takes the rule where there is one."""
+    box: Literal["clip", "end"] = "clip"
+    """Predictions outside the log's range: moved to its edge, or the end of the rollout at the log's worst value."""
+    box_margin: Annotated[float, Bounds(0.0, 100.0)] = 0.1
+    """For box=end: how far outside, as a share of each column's range; an edge that the log repeats bounds itself."""
+    clip_targets: bool = False
+    """Keep backups within what rewards of the log's range can add up to."""
+    discounted_fraction: Annotated[float, Bounds(0.0, 1.0)] = 0.0
+    """Fraction of rows and of rollout starts drawn by gamma^t, as the objective weighs them; the rest uniformly."""
+    width: Annotated[int, Bounds(4, 4096)] = 64
+    """Units in a hidden layer of critics and value network."""
+    depth: Annotated[int, Bounds(1, 8)] = 2
+    """Hidden layers of critics and value network."""
+    critics: Annotated[int, Bounds(1, 64)] = 2
+    """Number of critics."""
+    critic_value: Literal["mean", "min"] = "mean"
+    """What they say together: their mean, where more means less noise, or their minimum, where more means caution."""
+    layer_norm: bool = False
+    """Standardise the hidden layers of critics and value network."""
+    start_steps: Annotated[int, Bounds(0, 100_000_000)] = 0
+    """Steps of regression on the log's own discounted returns at the start, so that critics begin at mu's value."""
+    critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
+    """Learning rate of critics and value network."""
+    policy_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
+    """Learning rate of the policy."""
+    final_lr: Annotated[float, Bounds(0.0, 1.0)] = 0.05
+    """Learning rates fall over the second half to this fraction."""
+    tau: Annotated[float, Bounds(0.0, 1.0)] = 0.02
+    """Moving-average rate of the critics."""
+    policy_tau: Annotated[float, Bounds(0.0, 1.0)] = 0.02
+    """Moving-average rate of the policy: pi', the centre of the trust region."""
+    lambda_init: Annotated[float, Bounds(1e-6, 1e6)] = 0.02
+    """Trust-region multiplier lambda at the start."""
+    lambda_lr: Annotated[float, Bounds(0.0, 10.0)] = 0.01
+    """How fast lambda follows the measured KL; 0 keeps it fixed."""
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    reference: ReferenceConfig = dataclasses.field(default_factory=ReferenceConfig)

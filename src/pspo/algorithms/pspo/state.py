@@ -1,0 +1,70 @@
+"""What PSPO holds: what gradients move, what resuming needs, and what is fixed during training."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from jax import Array
+
+from pspo.algorithms.pspo.posterior import Limits
+from pspo.data.batches import Transitions
+from pspo.data.normalise import Normaliser
+from pspo.dynamics.ensemble import Ensemble
+from pspo.dynamics.persistent_rollouts import PersistentRollouts
+from pspo.dynamics.prediction_range import PredictionRange
+from pspo.dynamics.termination import Termination
+from pspo.nets.mlp import MLP
+from pspo.nets.policies import MixturePolicy
+
+
+class Params(NamedTuple):
+    """What gradients move."""
+
+    policy: MixturePolicy
+    critic: MLP  # stacked
+    value: MLP
+
+
+class State(NamedTuple):
+    """Everything that resuming needs."""
+
+    params: Params
+    target_critic: MLP
+    target_policy: MixturePolicy  # pi', the centre of the trust region
+    opt: Any
+    log_lambda: Array  # of the trust-region multiplier
+    f_scale: Array  # running standard deviation of F between models
+    rollouts: PersistentRollouts
+    visited: Array  # (capacity, obs_dim): past states of rollouts, the oldest overwritten first
+    key: Array
+    step: Array
+
+
+class Arrays(NamedTuple):
+    """Fixed during training, on the device."""
+
+    pool: Ensemble
+    log_prior: Array  # (pool,)
+    reference: MixturePolicy  # mu
+    terminated: Termination
+
+
+class Setup(NamedTuple):
+    """Everything that is fixed during training."""
+
+    arrays: Arrays
+    norm: Normaliser
+    range: PredictionRange
+    limits: Limits = Limits()
+
+
+class Batch(NamedTuple):
+    real: Transitions
+    restart: Array  # dataset states from which rollouts restart
+
+
+class Context(NamedTuple):
+    """The active set of this chunk."""
+
+    models: Ensemble
+    log_prior: Array

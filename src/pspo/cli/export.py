@@ -1,0 +1,29 @@
+"""`pspo export` on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from pspo.cli.parsing import add_command
+
+HELP = "Write a run's policy as one ONNX file, with what goes in and comes out as JSON beside it."
+
+
+def add_export(commands: Any) -> None:
+    parser = add_command(commands, "export", _export, HELP)
+    parser.add_argument("run", metavar="RUN", help="a run directory or a policy file")
+    parser.add_argument("out", metavar="OUT.onnx", help="the contract is OUT.json; both are replaced if they exist")
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    from pspo.policies.onnx.runtime import contract_path
+    from pspo.runs.export import export_policy
+
+    out = export_policy(arguments.run, arguments.out)
+    checked = json.loads(contract_path(out).read_text())["checked"]
+    difference = max(checked["largest_difference"].values())
+    print(f"policy:   {out}")
+    print(f"contract: {contract_path(out)}")
+    print(f"checked:  {checked['states']} states, at most {difference:.1e} of the action's range from JAX and NumPy")

@@ -1,0 +1,187 @@
+"""Configurations: frozen dataclasses; defaults < preset < command line; an unknown key names the nearest.
+
+The string under a field is its help. A nested dataclass is reached with a dot: `model.width`.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import math
+import re
+import textwrap
+import typing
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from pspo.core.errors import UserError, unknown_name
+from pspo.core.renamed import VALUES, new_setting
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Closed interval a number must lie in; used as `Annotated[float, Bounds(0, 1)]`."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+
+@dataclass(frozen=True)
+class Key:
+    """One settable value: its dotted name, type, bounds and help."""
+
+    name: str
+    kind: Any
+    bounds: Bounds | None
+    default: Any
+    help: str
+
+
+def keys(cls: type, prefix: str = "") -> dict[str, Key]:
+    """All keys of a configuration class, nested ones with dots, in the order of the source."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    helps = _field_help(cls)
+    found: dict[str, Key] = {}
+    for field in dataclasses.fields(cls):
+        kind, name = hints[field.name], prefix + field.name
+        if dataclasses.is_dataclass(kind):
+            found |= keys(typing.cast(type, kind), name + ".")
+            continue
+        bounds = None
+        if get_origin(kind) is typing.Annotated:
+            kind, bounds = get_args(kind)[:2]
+        found[name] = Key(name, kind, bounds, field.default, helps.get(field.name, ""))
+    return found
+
+
+def _field_help(cls: type) -> dict[str, str]:
+    """The string literal that follows each field in the class body, or in that of the settings it extends."""
+    helps = {name: text for base in cls.__bases__ if base is not object for name, text in _field_help(base).items()}
+    try:
+        source = inspect.getsource(cls)
+    except (OSError, TypeError):  # a class that was typed into a prompt or a notebook has none
+        return helps
+    body = ast.parse(textwrap.dedent(source)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    for field, after in zip(body.body, body.body[1:], strict=False):
+        match field, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                helps[name] = " ".join(text.split())
+    return helps
+
+
+def build(cls: type[C], *layers: dict[str, Any]) -> C:
+    """A configuration from dotted keys; later layers win. Strings are read by the key's type."""
+    known = keys(cls)
+    values: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            if name not in known:
+                renamed = new_setting(name, value, of_epq="support_threshold" in known)
+                if renamed is None:
+                    continue  # a setting of an older version that is gone, at the value that means what happens now
+                if renamed[0] not in known or renamed[0] == name:
+                    raise unknown_name("key", name, known)
+                warnings.warn(f"{name} is now called {renamed[0]}; the old name works until version 0.3.", stacklevel=2)
+                name, value = renamed
+            values[name] = _read(known[name], value)
+    return _assemble(cls, values, "")
+
+
+def _assemble(cls: type[C], values: dict[str, Any], prefix: str) -> C:
+    hints = typing.get_type_hints(cls)
+    arguments = {}
+    for field in dataclasses.fields(typing.cast(Any, cls)):
+        name = prefix + field.name
+        if dataclasses.is_dataclass(hints[field.name]):
+            arguments[field.name] = _assemble(typing.cast(type, hints[field.name]), values, name + ".")
+        elif name in values:
+            arguments[field.name] = values[name]
+    return cls(**arguments)
+
+
+def _read(key: Key, value: Any) -> Any:
+    """Convert and check one value; the message says what the key takes."""
+    if get_origin(key.kind) is Literal:
+        choices = get_args(key.kind)
+        value = VALUES.get((key.name.rpartition(".")[2], value), value)
+        if value not in choices:
+            raise UserError(f"{key.name}={value} is not one of {', '.join(map(str, choices))}.")
+        return value
+    try:
+        value = _convert(key.kind, value)
+    except (ValueError, TypeError, OverflowError):
+        raise UserError(f"{key.name}={value} is not {_article(key.kind)}.") from None
+    bounds = key.bounds
+    if bounds and not bounds.low <= value <= bounds.high:  # also false for NaN
+        raise UserError(f"{key.name}={value} is out of range: it must lie between {bounds.low} and {bounds.high}.")
+    return value
+
+
+def _convert(kind: Any, value: Any) -> Any:
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        return {"true": True, "false": False, "1": True, "0": False}.get(str(value).lower()) or _false_or_raise(value)
+    if kind is int:
+        if isinstance(value, bool):
+            raise ValueError
+        number = float(value)  # so that 1e4 is as good as 10000
+        if not number.is_integer():
+            raise ValueError
+        return int(number)
+    if kind is float:
+        if isinstance(value, bool):
+            raise ValueError
+        number = float(value)
+        if math.isnan(number):
+            raise ValueError
+        return number
+    return kind(value)
+
+
+def _false_or_raise(value: Any) -> bool:
+    if str(value).lower() in ("false", "0"):
+        return False
+    raise ValueError
+
+
+def _article(kind: Any) -> str:
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}.get(kind, str(kind))
+
+
+def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
+    """A configuration as dotted keys: what `config.json` holds."""
+    flat: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            flat |= flatten(value, prefix + field.name + ".")
+        else:
+            flat[prefix + field.name] = value
+    return flat
+
+
+def parse_settings(settings: list[str]) -> dict[str, str]:
+    """`key=value` words of the command line."""
+    values = {}
+    for word in settings:
+        name, sign, value = word.partition("=")
+        if not sign or not name:
+            raise UserError(f"--set takes key=value, not '{word}'.")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def setting_word(name: str, value: Any) -> str:
+    """`key=value` as the command line takes it."""
+    return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+
+
+def without_version(dataset: str) -> str:
+    """hopper-medium-v2 is hopper-medium."""
+    return re.sub(r"-v\d+$", "", dataset)

@@ -1,0 +1,174 @@
+"""Files that are either whole or not there: atomic replacement, and arrays with a checksum.
+
+Arrays are stored as safetensors (never pickle). The header carries a digest of every byte of every
+array and of the accompanying facts, so that a truncated or bit-flipped file is found when it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pspo.core.errors import UserError
+
+# What a header that says anything whatever can lead to.
+DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError)
+MOST_DIGITS = 18  # of a whole number in JSON: what follows counts in 64 bits
+
+
+class Corrupt(Exception):
+    """A file that is not what was written; the message says how it shows."""
+
+
+def write_atomic(path: Path, content: bytes | str) -> None:
+    """Write beside the target, flush to disk, then replace: a reader sees the old file or the new one."""
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content  # half a character
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(name, 0o666 & ~_umask())
+            os.replace(name, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+    except OSError as problem:
+        problem.filename = str(path)  # what the user knows it by; of a full disk nothing is named at all
+        raise
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """All or nothing for writers that want a path: the block writes to a neighbour that then replaces `path`."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        reason = error.strerror or " ".join(str(error).split())[:200].rstrip(".")
+        raise UserError(f"cannot write '{path}': {reason}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def require_space(path: Path, size: int) -> None:
+    """Ask the disk for a new file of so many bytes, for writers that cannot be told in the middle that it is full."""
+    with open(path, "xb") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+    path.unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_atomic(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """JSON from outside: whatever is wrong with it is a ValueError, also what Python itself cannot hold or compute."""
+    try:
+        return json.loads(text, parse_int=_whole_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a whole number has {len(digits)} digits")
+    return int(digits)
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file that the program itself wrote; damage is the user's to know."""
+    try:
+        return parse_json(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist: is {path.parent} a run directory?") from None
+    except (OSError, ValueError) as problem:
+        raise UserError(f"{path} cannot be read ({one_line(problem)}): restore it or train again.") from None
+
+
+def one_line(problem: BaseException) -> str:
+    """What a library says, fit for the middle of a sentence."""
+    return " ".join(str(problem).split())[:200].rstrip(".") or type(problem).__name__
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    """Named arrays and JSON-able facts in one checksummed safetensors file."""
+    from safetensors.numpy import save
+
+    arrays = {name: np.asarray(a, order="C") for name, a in arrays.items()}
+    text = json.dumps(facts, sort_keys=True)
+    # One entry: the format keeps several in no particular order, and equal content should be equal bytes.
+    seal = json.dumps({"facts": text, "sha256": digest(arrays, text)})
+    write_atomic(path, save(arrays, metadata={"pspo": seal}))
+
+
+def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and facts of a file, or `Corrupt`."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            seal = parse_json((file.metadata() or {}).get("pspo", "{}"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        if "sha256" not in seal:
+            raise Corrupt(f"{path} carries no checksum.")
+        if digest(arrays, seal["facts"]) != seal["sha256"]:
+            raise Corrupt(f"{path} does not match its checksum.")
+        facts = parse_json(seal["facts"])
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, *DAMAGE) as problem:
+        raise Corrupt(f"{path} cannot be read ({one_line(problem)}).") from problem
+    if not isinstance(facts, dict):
+        raise Corrupt(f"{path} holds no facts beside its arrays.")
+    return arrays, facts
+
+
+def digest(arrays: dict[str, np.ndarray], facts: str = "") -> str:
+    """Hash of every name, type, shape and byte."""
+    digest = hashlib.sha256(facts.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def cache_folder() -> Path:
+    """Where pools and reference policies are kept: $PSPO_CACHE, else the user's cache folder."""
+    base = os.environ.get("PSPO_CACHE")
+    if base:
+        return Path(base)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pspo"
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on `path`: of two processes that want the same result, one makes it, one waits."""
+    with open(path, "a") as file:  # not "w": what the path may lead to is never emptied
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

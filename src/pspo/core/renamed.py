@@ -1,0 +1,84 @@
+"""Names of version 0.1 that changed: settings, metrics and arrays of old runs are read under their new names.
+
+A setting given by hand under its old name is accepted with a warning until version 0.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+SETTINGS = {
+    "actor_rate": "actor_lr",
+    "adversary_rate": "adversary_lr",
+    "baseline_rate": "baseline_lr",
+    "centre_rate": "policy_tau",
+    "cloning_rate": "cloning_lr",
+    "critic_rate": "critic_lr",
+    "discounted_rows": "discounted_fraction",
+    "early_rows": "early_fraction",
+    "final_rate": "final_lr",
+    "fisher_rows": "fisher_batch",
+    "learning_rate": "lr",
+    "policy_rate": "policy_lr",
+    "rate": "lr",
+    "reference_rate": "reference_tau",
+    "target_rate": "tau",
+    "trust": "lambda_init",
+    "trust_rate": "lambda_lr",
+    "vae_rate": "vae_lr",
+}
+"""Last part of a dotted name, such as the learning_rate of model.learning_rate."""
+
+VALUES = {("f_unit", "spread"): "std", ("pessimism", "spread"): "std", ("rewards", "spread"): "std"}
+
+REMOVED = {"policy_wait": 0}
+"""Settings that are gone, with the value that means what happens now."""
+
+METRICS = {
+    "f_spread": "f_scale",
+    "imagined_episodes": "model_episodes",
+    "imagined_return": "model_return",
+    "kl_centre": "kl_target_policy",
+    "centre_return_mean": "target_policy_return_mean",
+    "centre_score": "target_policy_score",
+    "centre_score_by_regret": "target_policy_score_by_regret",
+}
+
+STATE = {
+    ".centre": ".target_policy",
+    ".chains": ".rollouts",
+    ".f_spread": ".f_scale",
+    ".learned": ".params",
+    ".log_trust": ".log_lambda",
+}
+"""Fields of an algorithm's state, as checkpoints spell them."""
+
+
+EPQ = {"tau": "support_threshold", "target_rate": "target_tau"}
+"""EPQ alone had a tau that was not the rate of the target networks."""
+
+
+def new_setting(name: str, value: Any, of_epq: bool = False) -> tuple[str, Any] | None:
+    """The present name and value of a setting; None for one that is gone and had no effect."""
+    path, dot, last = name.rpartition(".")
+    if last in REMOVED and str(REMOVED[last]) == str(value):
+        return None
+    last = EPQ[last] if of_epq and last in EPQ else SETTINGS.get(last, last)
+    return f"{path}{dot}{last}", VALUES.get((last, value), value) if isinstance(value, str) else value
+
+
+def new_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a run of any version."""
+    of_epq = "tau" in settings and "target_rate" in settings
+    return dict(pair for name, value in settings.items() if (pair := new_setting(name, value, of_epq)))
+
+
+def new_metrics(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of metrics, or a result, of a run of any version."""
+    return {METRICS.get(name, name): value for name, value in row.items()}
+
+
+def new_array_name(name: str) -> str:
+    """The name of an array of a checkpoint of any version: only the first field, that of the state, may have changed."""
+    first = next((old for old in STATE if name.startswith(old) and not name[len(old) :][:1].isidentifier()), None)
+    return STATE[first] + name[len(first) :] if first else name

@@ -1,0 +1,40 @@
+"""Pytrees of arrays to and from named arrays: how states, pools and policies become files."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pspo.core.files import Corrupt
+
+T = TypeVar("T")
+
+
+def to_arrays(tree: object) -> dict[str, np.ndarray]:
+    """Every leaf under its path."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def from_arrays(like: T, arrays: dict[str, np.ndarray]) -> T:
+    """A tree of the same structure as `like` (arrays or shapes) from named arrays; any difference is an error.
+
+    A length of None in a shape of `like` is any.
+    """
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    names = [jax.tree_util.keystr(path) for path, _ in leaves]
+    if set(names) != set(arrays):
+        odd = sorted(set(names) ^ set(arrays))
+        raise Corrupt(f"the file's arrays differ from what is expected, first at {odd[0]}.")
+    restored = []
+    for name, (_, leaf) in zip(names, leaves, strict=True):
+        found = arrays[name]
+        wanted = tuple(leaf.shape)
+        fits = len(wanted) == found.ndim and all(b in (a, None) for a, b in zip(found.shape, wanted, strict=True))
+        if not fits or found.dtype != leaf.dtype:
+            raise Corrupt(f"{name} is {found.dtype}{found.shape}, expected {leaf.dtype}{wanted}.")
+        restored.append(jnp.asarray(found))
+    return jax.tree_util.tree_unflatten(structure, restored)

@@ -1,0 +1,156 @@
+"""A dictionary of arrays with the names that D4RL uses, to and from a dataset; fills in what data often leave out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pspo.core.errors import UserError
+from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows
+from pspo.data.next_states import complete_next_states
+
+if TYPE_CHECKING:
+    from pspo.data.dataset import Dataset
+
+REQUIRED = ("observations", "actions", "rewards", "terminals")
+OPTIONAL_ARRAYS = ("next_observations", "next_known", "timeouts", "action_low", "action_high")
+LABELS = ("name", "task", "notes")
+KNOWN_KEYS = frozenset((*REQUIRED, *OPTIONAL_ARRAYS, *LABELS))
+
+
+def fields_from_d4rl(arrays: dict[str, Any], unread: Iterable[str] = ()) -> dict[str, Any]:
+    """The arguments of `Dataset`. `unread` names arrays that were found beside the given ones but not loaded.
+
+    Rows are taken out of `arrays`, so that whoever holds them nowhere else has each only once where rows are dropped.
+    """
+    unread = [*unread, *(str(key) for key in arrays if key not in KNOWN_KEYS)]
+    _require_keys(arrays, unread)
+    notes = read_notes(arrays)
+    if unread:
+        notes.append(_unread_note(unread))
+
+    fields: dict[str, Any] = {
+        "obs": frozen_floats("observations", arrays.pop("observations"), axes=2),
+        "action": frozen_floats("actions", arrays.pop("actions"), axes=2),
+        "reward": frozen_floats("rewards", arrays.pop("rewards"), axes=1),
+        "terminal": frozen_flags("terminals", arrays["terminals"]),
+    }
+    no_timeouts = np.zeros(len(fields["obs"]), dtype=bool)
+    fields["timeout"] = frozen_flags("timeouts", arrays.get("timeouts", no_timeouts))
+    for key, array in zip((*REQUIRED[1:], "timeouts"), list(fields.values())[1:], strict=True):
+        require_same_rows(key, array, "observations", fields["obs"])
+
+    fields["action_low"], fields["action_high"], bounds_note = _bounds(arrays, fields["action"])
+    notes.extend(bounds_note)
+    fields, next_notes = _next_states(arrays, fields)
+    notes.extend(next_notes)
+
+    labels = {key: _text(key, arrays[key]) for key in ("name", "task") if arrays.get(key) is not None}
+    return {**fields, **labels, "notes": tuple(notes)}
+
+
+def read_notes(arrays: Mapping[str, Any]) -> list[str]:
+    """What a file says about itself: texts, in a list or in an array of any shape, or a single one."""
+    found = arrays.get("notes", ())
+    if isinstance(found, np.ndarray):
+        found = found.reshape(-1).tolist()
+    elif isinstance(found, str):
+        found = [found]
+    if not isinstance(found, list | tuple):
+        raise UserError(f"'notes' is {type(found).__name__}: give a list of texts.")
+    return [str(note) for note in found]
+
+
+def arrays_for_d4rl(dataset: Dataset) -> dict[str, np.ndarray]:
+    """One row per transition; which next states are known only where some are not. Bounds and labels are apart."""
+    arrays = {
+        "observations": dataset.obs,
+        "actions": dataset.action,
+        "rewards": dataset.reward,
+        "next_observations": dataset.next_obs,
+        "terminals": dataset.terminal,
+        "timeouts": dataset.timeout,
+    }
+    return arrays if dataset.next_known.all() else {**arrays, "next_known": dataset.next_known}
+
+
+def _require_keys(arrays: Mapping[str, Any], unread: list[str]) -> None:
+    for key in REQUIRED:
+        if key not in arrays:
+            nearest = difflib.get_close_matches(key, unread, n=1, cutoff=0.4)
+            found = ", ".join([*map(str, arrays), *(name for name in unread if name not in arrays)]) or "nothing"
+            hint = f"rename '{nearest[0]}' if that is what it holds" if nearest else f"found only {found}"
+            raise UserError(f"the array '{key}' is missing: {hint}.")
+    # An optional array under a slightly wrong name would be ignored in silence, and change what is learnt.
+    for key in OPTIONAL_ARRAYS:
+        nearest = difflib.get_close_matches(key, unread, n=1, cutoff=0.85)
+        if key not in arrays and nearest:
+            raise UserError(f"the array '{nearest[0]}' would not be read: rename it to '{key}'.")
+
+
+def _unread_note(unread: list[str]) -> str:
+    shown = ", ".join(f"'{key}'" for key in sorted(unread)[:5])
+    more = f" and {len(unread) - 5} more" if len(unread) > 5 else ""
+    return f"arrays that are not used: {shown}{more}."
+
+
+def _next_states(arrays: Mapping[str, Any], fields: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    if "next_observations" not in arrays:
+        return complete_next_states(fields, np.zeros(len(fields["obs"]), dtype=bool))
+    known = frozen_flags("next_known", arrays["next_known"]) if "next_known" in arrays else None
+    if known is None or known.all():
+        return {**fields, "next_obs": arrays["next_observations"]}, []
+    next_obs = frozen_floats("next_observations", arrays["next_observations"], axes=2)
+    require_same_rows("next_observations", next_obs, "observations", fields["obs"])
+    require_same_columns("next_observations", next_obs, "observations", fields["obs"])
+    require_same_rows("next_known", known, "observations", fields["obs"])
+    return complete_next_states({**fields, "next_obs": next_obs}, known)
+
+
+def _bounds(arrays: Mapping[str, Any], action: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    given = [key for key in ("action_low", "action_high") if key in arrays]
+    if len(given) == 1:
+        raise UserError(f"only '{given[0]}' is given: give both 'action_low' and 'action_high', or neither.")
+    columns = action.shape[1]
+    if given:
+        low, high = (_one_per_column(arrays[key], columns) for key in given)
+        return low, high, []
+    return guess_bounds(action)
+
+
+ENOUGH_ROWS = 100  # among fewer, no negative action may be chance
+
+
+def guess_bounds(action: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """0 and 1, or -1 and 1, if all actions are within, else each column's smallest and largest; and a note on that."""
+    columns = action.shape[1]
+    finite = np.isfinite(action)
+    low = action.min(axis=0, where=finite, initial=np.inf)
+    high = action.max(axis=0, where=finite, initial=-np.inf)
+    if len(action) >= ENOUGH_ROWS and (low >= 0).all() and (high <= 1).all():
+        unit = np.zeros(columns, np.float32), np.ones(columns, np.float32)
+        return *unit, ["action bounds were not given and are 0 and 1, as all actions are within."]
+    if (low >= -1).all() and (high <= 1).all():
+        return np.full(columns, -1, np.float32), np.full(columns, 1, np.float32), []
+    if not (low < high).all():
+        column = int((low >= high).argmax())
+        raise UserError(
+            f"bounds of the actions cannot be guessed, as column {column} of 'actions' never changes: "
+            "give 'action_low' and 'action_high', or leave that column out."
+        )
+    return low, high, ["action bounds were not given and are the smallest and largest action of each column."]
+
+
+def _one_per_column(bound: Any, columns: int) -> Any:
+    """One number stands for all columns; everything else is left for `Dataset` to judge."""
+    return np.full(columns, bound) if np.ndim(bound) == 0 else bound
+
+
+def _text(key: str, value: Any) -> str:
+    text = value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
+    if not isinstance(text, str):
+        raise UserError(f"'{key}' is {type(text).__name__}: give it as text.")
+    return text

@@ -1,0 +1,49 @@
+"""Data frames in memory - pandas, polars, Arrow - through Arrow, without depending on any of their libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pspo.core.errors import UserError
+from pspo.data.columns import Columns
+from pspo.data.dataset import Dataset
+from pspo.data.readers.arrow_columns import width_of
+from pspo.data.readers.table_dataset import Table, need_pyarrow, table_dataset
+
+SIGNS = ("__arrow_c_stream__", "to_arrow", "__dataframe__")
+
+
+def is_frame(source: Any) -> bool:
+    return not isinstance(source, type) and any(hasattr(source, sign) for sign in SIGNS)
+
+
+def frame_dataset(frame: Any, columns: Columns) -> Dataset:
+    pa = need_pyarrow("reading a data frame")
+    try:
+        table = _as_arrow(frame, pa)
+    except (pa.ArrowException, TypeError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise UserError(f"the {type(frame).__name__} cannot be read as a table ({reason}): give numbers.") from None
+
+    def batches(names: list[str]) -> Iterator[Any]:
+        return iter(table.select(names).to_batches())
+
+    def width(name: str) -> int:
+        return width_of(table.schema.field(name).type, lambda: table.column(name))
+
+    source = Table(table.column_names, table.num_rows, batches, width)
+    return table_dataset(source, columns, {"name": "dataset"})
+
+
+def _as_arrow(frame: Any, pa: Any) -> Any:
+    if isinstance(frame, pa.Table):
+        return frame
+    if hasattr(frame, "__arrow_c_stream__"):
+        return pa.table(frame)
+    if hasattr(frame, "to_arrow"):
+        found = frame.to_arrow()
+        return found if isinstance(found, pa.Table) else pa.table(found)
+    from pyarrow.interchange import from_dataframe
+
+    return from_dataframe(frame)

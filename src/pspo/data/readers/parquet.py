@@ -1,0 +1,81 @@
+"""Parquet files, read in batches: at no time are more than a few thousand rows in memory twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pspo.core.errors import UserError
+from pspo.core.files import parse_json
+from pspo.data.columns import Columns
+from pspo.data.dataset import Dataset
+from pspo.data.readers.arrow_columns import width_of
+from pspo.data.readers.reading import naming, require_file, require_room
+from pspo.data.readers.table_dataset import Table, need_pyarrow, table_dataset
+
+BATCH_ROWS = 1 << 15
+METADATA = b"pspo"  # where a file says its name, task and bounds, as JSON
+MAGIC = b"PAR1"
+
+
+def load_parquet(path: str | Path, columns: Columns | None = None) -> Dataset:
+    pa = need_pyarrow("reading Parquet files")
+    path = Path(path)
+    columns = columns or Columns()
+    require_file(path)
+    with open(path, "rb") as start:
+        if start.read(4) != MAGIC:
+            raise UserError(f"'{path}' is not a Parquet file: write it with pandas, polars or `pspo data convert`.")
+    with naming(path):
+        try:
+            return _read(path, columns)
+        except (pa.ArrowException, OSError, ValueError, KeyError, MemoryError, OverflowError) as error:
+            reason = " ".join(str(error).split())[:200].rstrip(".")
+            raise UserError(f"the table is truncated or damaged ({reason}): copy or write it again.") from None
+
+
+def _read(path: Path, columns: Columns) -> Dataset:
+    from pyarrow import parquet
+
+    # Buffered: otherwise a row group, which may be the whole file, is read before its first row is decoded.
+    with parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False, page_checksum_verification=True) as file:
+        schema = file.schema_arrow
+        labels = {"name": path.stem, **read_labels((schema.metadata or {}).get(METADATA))}
+
+        rows = file.metadata.num_rows
+        if rows != sum(file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)):
+            raise UserError("the number of rows contradicts itself, so the table is damaged: copy or write it again.")
+
+        _require_room(file.metadata, path.stat().st_size)
+
+        def batches(names: list[str]) -> Iterator[Any]:
+            yield from file.iter_batches(BATCH_ROWS, columns=names, use_threads=False)
+
+        def cells(name: str) -> Iterator[Any]:
+            return (cell for batch in batches([name]) for cell in batch.column(name))
+
+        def width(name: str) -> int:
+            return width_of(schema.field(name).type, lambda: cells(name))
+
+        table = Table(schema.names, rows, batches, width, by_column=True)
+        return table_dataset(table, columns, labels)
+
+
+def _require_room(metadata: Any, stored: int) -> None:
+    """A run of equal values takes a few bytes, whatever its length: cells are counted, and pages as they unfold."""
+    cells = 4 * metadata.num_rows * metadata.num_columns
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    pages = sum(group.column(c).total_uncompressed_size for group in groups for c in range(group.num_columns))
+    require_room(max(cells, pages), stored)
+
+
+def read_labels(text: bytes | None) -> dict[str, Any]:
+    """What `save_parquet` wrote beside the rows."""
+    if text is None:
+        return {}
+    found = parse_json(text)
+    known = ("name", "task", "notes", "action_low", "action_high")
+    if not isinstance(found, dict) or not set(found) <= set(known) or not isinstance(found.get("notes", []), list):
+        raise UserError("the labels under 'pspo' in the metadata are not what pspo writes: write the file again.")
+    return {key: value for key, value in found.items() if value is not None}

@@ -1,0 +1,209 @@
+"""The run directory: everything a run leaves behind, each file whole at every moment.
+
+config.json      algorithm, dataset, preset, seed and every setting
+manifest.json    versions, data hash, device, threads, timings
+metrics.jsonl    one line per chunk (metrics.csv is the same as a table)
+models.json      quality of the dynamics pool and of the reference policy
+diagnostics.safetensors  samples behind the report's figures
+checkpoints/     the newest states, for `pspo resume`
+policy.safetensors, result.json, report.html
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import fcntl
+import io
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pspo.core.errors import UserError
+from pspo.core.files import read_json, write_atomic, write_json
+from pspo.core.renamed import new_metrics, new_settings
+from pspo.policies.policy import Policy, load_policy
+from pspo.runs.schema import metrics_row, require_shape
+
+MOST_NAME = 120  # characters: file systems take 255 bytes
+
+
+class Run:
+    """A run directory, finished or not: what `train` and `resume` return."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the states that `resume` goes on from."""
+        return self.path / "checkpoints"
+
+    def read(self, name: str, *needed: str) -> dict[str, Any]:
+        """NAME.json: "config", "manifest", "models" or "result"; keys that are `needed` must be there."""
+        path = self.path / f"{name}.json"
+        return _with_new_names(name, require_shape(path, name, read_json(path), needed))
+
+    def write(self, name: str, value: Any) -> None:
+        """Replace NAME.json."""
+        write_json(self.path / f"{name}.json", value)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The final judgement; there only when the run is finished."""
+        return self.read("result")
+
+    def column_names(self, role: str) -> list[str]:
+        """Of the "obs" or the "action" columns of its data; empty where they are not known."""
+        return (self.read("config").get("names") or {}).get(role, [])
+
+    @property
+    def policy(self) -> Policy:
+        """The final policy."""
+        return load_policy(self.path)
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a result."""
+        return (self.path / "result.json").exists()
+
+    # Metrics
+
+    def append_metrics(self, row: dict[str, Any]) -> None:
+        """One line; a kill in the middle of it leaves a torn last line, which `rewind_metrics` removes."""
+        with open(self.path / "metrics.jsonl", "a") as file:
+            file.write(json.dumps(row, allow_nan=False) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """One row per chunk of training, oldest first."""
+        path = self.path / "metrics.jsonl"
+        rows = [metrics_row(line) for line in self._metrics_lines()]
+        if None in rows:
+            raise UserError(f"line {rows.index(None) + 1} of {path} cannot be read: restore the file or train again.")
+        return [new_metrics(row) for row in rows if row is not None]
+
+    def _metrics_lines(self) -> list[str]:
+        path = self.path / "metrics.jsonl"
+        return path.read_text(errors="replace").splitlines() if path.exists() else []
+
+    def rewind_metrics(self, step: int) -> None:
+        """Drop what was logged after the checkpoint that a resumed run starts from."""
+        path = self.path / "metrics.jsonl"
+        kept = []
+        for line in self._metrics_lines():
+            if (row := metrics_row(line)) is None:
+                break
+            if row["step"] <= step:
+                kept.append(line + "\n")
+        write_atomic(path, "".join(kept))
+
+    def write_metrics_table(self) -> None:
+        """The same as metrics.csv."""
+        rows = self.metrics()
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        text = io.StringIO()
+        table = csv.DictWriter(text, columns, lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+        write_atomic(self.path / "metrics.csv", text.getvalue())
+
+
+def _with_new_names(name: str, content: dict[str, Any]) -> dict[str, Any]:
+    """What a file of an older version holds, under the names of this one."""
+    if name == "config" and "settings" in content:
+        return content | {"settings": new_settings(content["settings"])}
+    return new_metrics(content) if name == "result" else content
+
+
+def create(path: str | Path, files: dict[str, Any]) -> Run:
+    """A new run directory with its first files, or nothing at all."""
+    run = Run(path)
+    _require_empty(run)
+    made = [p for p in (run.path, *run.path.parents) if not p.exists()]
+    try:
+        run.path.mkdir(parents=True, exist_ok=True)
+        with _held(run.path):
+            _require_empty(run)  # once more: of two that found it empty, one has it now
+            _write_or_remove(run, files)
+    except OSError as problem:
+        _remove_empty(made)
+        raise UserError(
+            f"cannot write to {run.path} ({os.strerror(problem.errno or 0)}): choose another --out."
+        ) from None
+    except KeyboardInterrupt:
+        _remove_empty(made)
+        raise
+    return run
+
+
+def _require_empty(run: Run) -> None:
+    if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+        hint = (
+            "use `pspo resume` to go on with it, or another --out"
+            if (run.path / "config.json").exists()
+            else "choose another --out"
+        )
+        raise UserError(f"{run.path} exists already: {hint}.")
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """A lock on the folder itself, which leaves no file behind."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _write_or_remove(run: Run, files: dict[str, Any]) -> None:
+    try:
+        for name, value in files.items():
+            run.write(name, value)
+    except BaseException:
+        for name in files:
+            with contextlib.suppress(OSError):
+                (run.path / f"{name}.json").unlink()
+        raise
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    with contextlib.suppress(OSError):  # below a file there is nothing to remove, and others may have come in
+        for folder in folders:
+            if folder.exists():
+                folder.rmdir()
+
+
+def open_run(path: str | Path) -> Run:
+    run = Run(path)
+    if not (run.path / "config.json").exists():
+        raise UserError(f"{run.path} is not a run directory: it has no config.json.")
+    return run
+
+
+@contextlib.contextmanager
+def writing(run: Run) -> Iterator[None]:
+    """Hold a run for oneself: a second process that wants to go on with it is refused, and nothing is mixed up.
+
+    The lock is on config.json, which never changes once it is there, and ends with its process whatever ends that.
+    """
+    with open(run.path / "config.json", "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{run.path} is being written by another process: wait for it, or stop it first.") from None
+        yield
+
+
+def free_path(name: str) -> Path:
+    """runs/NAME, or runs/NAME-2, -3, ... where that is taken. A name may come from a file and hold anything."""
+    name = re.sub(r"[^\w.=+@-]+", "-", name).lstrip(".-")[:MOST_NAME] or "run"
+    path, number = Path("runs") / name, 1
+    while path.exists():
+        number += 1
+        path = Path("runs") / f"{name}-{number}"
+    return path

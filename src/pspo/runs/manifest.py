@@ -1,0 +1,36 @@
+"""What a result depends on besides data and settings: versions, machine, threads."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from importlib import metadata
+from typing import Any
+
+from pspo import __version__
+from pspo.core.compute import cores, threads
+
+LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "gymnasium", "safetensors")
+OPTIONAL = ("mujoco", "h5py", "pyarrow", "minari")  # where they are installed
+
+
+def describe_machine() -> dict[str, Any]:
+    import jax
+
+    return {
+        "pspo": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "libraries": {name: metadata.version(name) for name in LIBRARIES} | _installed(OPTIONAL),
+        "device": str(jax.devices()[0]),
+        "cores": cores(),
+        "threads": threads(),
+    }
+
+
+def _installed(names: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found

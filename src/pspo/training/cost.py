@@ -1,0 +1,190 @@
+"""What a run would cost here, from a few real steps of each phase on data of the right shape.
+
+Nothing is counted by formula: every phase runs for some steps with the run's own networks and batches, in a
+cache of its own, and is scaled up by the number of steps, which is an upper bound where a fit may stop early.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from pspo.algorithms.contract import Algorithm
+from pspo.data.batches import device_dataset
+from pspo.data.dataset import Dataset
+
+STAND_IN_ROWS = 5000
+FIT_STEPS, ITERATIONS = 4, 4  # enough to time what takes seconds; short steps are repeated
+SHORT_SECONDS = 0.5
+MOST_MEMBERS = 10  # larger pools are timed with this many, as their cost is proportional
+RECIPES = {"dynamics pool": "model", "any-step model": "model", "reference policy": "reference", "behaviour VAE": "vae"}
+"""What is fitted before training, as the progress display calls it, and the part of a configuration that says how."""
+
+
+class Shape(NamedTuple):
+    """What the cost of a run depends on, known before the data are there."""
+
+    rows: int
+    obs_dim: int
+    action_dim: int
+
+
+class Phase(NamedTuple):
+    name: str
+    steps: int
+    step_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return self.steps * self.step_seconds
+
+
+class Estimate(NamedTuple):
+    phases: list[Phase]
+    bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return sum(phase.seconds for phase in self.phases)
+
+
+def estimate(module: Algorithm, config: Any, data: Dataset | Shape) -> Estimate:
+    """Time per phase and peak memory of a run with this configuration on data of this shape."""
+    shape = Shape(data.size, data.obs_dim, data.action_dim) if isinstance(data, Dataset) else data
+    sample = (
+        _sample(data)
+        if isinstance(data, Dataset)
+        else random_dataset(data._replace(rows=min(data.rows, STAND_IN_ROWS)))
+    )
+    clock = _Clock()
+    with own_cache():
+        setup, _ = module.prepare(_shortened(config), sample, 0, clock)
+        iteration = _time_iteration(module, config, setup, sample)
+    phases = []
+    for name, part in RECIPES.items():
+        if name in clock.step_seconds:
+            recipe = getattr(config, part)
+            scale = max(1.0, getattr(recipe, "pool", 1) / MOST_MEMBERS)
+            phases.append(Phase(name, recipe.steps, clock.step_seconds[name] * scale))
+    phases.append(Phase("training", config.steps, iteration))
+    return Estimate(phases, _memory(config, shape, setup))
+
+
+def _sample(data: Dataset) -> Dataset:
+    """The first rows: the same columns, the same grids, in most logs."""
+    count = min(data.size, STAND_IN_ROWS)
+    rows = {
+        name: getattr(data, name)[:count] for name in ("obs", "action", "reward", "next_obs", "terminal", "timeout")
+    }
+    known = {"next_known": data.next_known[:count]}
+    return dataclasses.replace(data, **rows, **known)
+
+
+def random_dataset(shape: Shape, episode: int = 500) -> Dataset:
+    """Noise of the right shape, to measure on: no column is a grid, no row is terminal, a time-out every `episode`."""
+    rng = np.random.default_rng(0)
+    rows, obs_dim, action_dim = shape
+    obs = rng.standard_normal((rows, obs_dim), dtype=np.float32)
+    return Dataset(
+        obs=obs,
+        action=rng.uniform(-1.0, 1.0, (rows, action_dim)).astype(np.float32),
+        reward=rng.standard_normal(rows, dtype=np.float32),
+        next_obs=obs + 0.1 * rng.standard_normal((rows, obs_dim), dtype=np.float32),
+        terminal=np.zeros(rows, bool),
+        timeout=np.arange(rows) % episode == episode - 1,
+        action_low=np.full(action_dim, -1.0, np.float32),
+        action_high=np.ones(action_dim, np.float32),
+        name="random",
+    )
+
+
+@contextlib.contextmanager
+def own_cache() -> Iterator[None]:
+    """What a few steps have fitted must never be found by a real run."""
+    before = os.environ.get("PSPO_CACHE")
+    with tempfile.TemporaryDirectory(prefix="pspo-estimate-") as folder:
+        os.environ["PSPO_CACHE"] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop("PSPO_CACHE")
+            if before is not None:
+                os.environ["PSPO_CACHE"] = before
+
+
+def _shortened(config: Any) -> Any:
+    """The same networks and batches, a few steps: one window to compile in, one to time."""
+    changed: dict[str, Any] = {}
+    for part in RECIPES.values():
+        if recipe := getattr(config, part, None):
+            short: dict[str, Any] = {"steps": 2 * FIT_STEPS, "evaluate_every": FIT_STEPS}
+            if hasattr(recipe, "pool"):
+                short["pool"] = min(recipe.pool, MOST_MEMBERS)
+            changed[part] = dataclasses.replace(recipe, **short)
+    return dataclasses.replace(config, **changed)
+
+
+class _Clock:
+    """A progress display that notes when each phase gets on."""
+
+    def __init__(self) -> None:
+        self.step_seconds: dict[str, float] = {}
+        self._last: dict[str, tuple[int, float]] = {}
+
+    def __call__(self, phase: str, step: int, *_: Any) -> None:
+        now = time.perf_counter()
+        if phase in self._last:
+            before, then = self._last[phase]
+            self.step_seconds[phase] = (now - then) / max(step - before, 1)
+        self._last[phase] = (step, now)
+
+
+def _time_iteration(module: Algorithm, config: Any, setup: Any, sample: Dataset) -> float:
+    from pspo.training.loop import compile_chunk
+
+    device_data = device_dataset(sample, setup.norm, config.gamma)
+    state = jax.jit(lambda device_data, key: module.init(config, setup, device_data, key))(
+        device_data, jax.random.PRNGKey(0)
+    )
+    chunk = compile_chunk(module, config, setup)
+    all_of_it = _seconds(lambda: chunk(state, setup.arrays, device_data, length=ITERATIONS))
+    # What begins a chunk, such as rollouts, comes once a chunk, which is far longer in the run than here.
+    begin = jax.jit(
+        lambda arrays, device_data, state: module.begin_chunk(config, setup._replace(arrays=arrays), device_data, state)
+    )
+    beginning = min(_seconds(lambda: begin(setup.arrays, device_data, state)), all_of_it)
+    return (all_of_it - beginning) / ITERATIONS + beginning / config.chunk
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    """Of one call, once it is compiled; short ones are repeated."""
+    jax.block_until_ready(work())
+    started, done = time.perf_counter(), 0
+    while done == 0 or time.perf_counter() - started < SHORT_SECONDS:
+        jax.block_until_ready(work())
+        done += 1
+    return (time.perf_counter() - started) / done
+
+
+def _memory(config: Any, shape: Shape, setup: Any) -> int:
+    """This process at its peak, and what the whole data and the whole pool add to it."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    transition = 4 * (2 * shape.obs_dim + shape.action_dim + 1) + 2
+    # On the host, on the device, and once more as a model's inputs and targets while the pool is fitted.
+    data = 3 * transition * shape.rows
+    pool = getattr(getattr(config, "model", None), "pool", 0)
+    bootstraps = 4 * pool * shape.rows
+    member = sum(leaf.nbytes for leaf in jax.tree.leaves(setup.arrays) if hasattr(leaf, "nbytes"))
+    extra_members = 5 * member * max(0, pool - MOST_MEMBERS) // MOST_MEMBERS  # parameters, gradients, Adam, the best
+    return int(peak + data + bootstraps + extra_members)

@@ -1,0 +1,170 @@
+"""The one training loop: compiled chunks of an algorithm's pure update.
+
+    init or checkpoint -> [begin_chunk, updates -> metrics -> evaluation -> checkpoint] ...
+
+The state is all that changes, keys are derived from it, and evaluation never feeds back: a run that is killed and
+resumed computes the same bits as one that was not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+
+from pspo.algorithms import get_diagnostics
+from pspo.algorithms.contract import Algorithm, Diagnostics
+from pspo.core import checkpoint
+from pspo.core.errors import Diverged
+from pspo.data.batches import DeviceDataset
+from pspo.data.dataset import Dataset
+from pspo.envs.task import Task, get_task
+from pspo.evaluation.simulator import actor_by_mode, evaluate_network
+from pspo.runs.directory import Run
+from pspo.training.monitor import Monitor
+from pspo.training.trackers import Tracker
+
+EVALUATION_SEED = 10_000  # of the evaluations during training
+
+
+@dataclass(frozen=True)
+class Session:
+    """What stays the same during the loop."""
+
+    run: Run
+    algorithm: Algorithm
+    config: Any
+    setup: Any
+    data: Dataset
+    device_data: DeviceDataset
+
+    @property
+    def task(self) -> Task | None:
+        return get_task(self.data.task) if self.data.task else None
+
+    @property
+    def diagnostics(self) -> Diagnostics | None:
+        return get_diagnostics(self.run.read("config")["algo"])
+
+
+def compile_chunk(algorithm: Algorithm, config: Any, setup: Any) -> Callable[..., tuple[Any, dict[str, jax.Array]]]:
+    """`length` iterations as one program. Fixed arrays and data are arguments, so that they are not constants of it."""
+
+    @partial(jax.jit, static_argnames="length")
+    def chunk(state: Any, arrays: Any, data: DeviceDataset, length: int) -> tuple[Any, dict[str, jax.Array]]:
+        fixed = setup._replace(arrays=arrays)
+        state, context, of_chunk = algorithm.begin_chunk(config, fixed, data, state)
+
+        def body(state: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
+            k_draw, k_update = jax.random.split(jax.random.fold_in(state.key, state.step))
+            batch = algorithm.draw(config, data, k_draw)
+            return algorithm.update(config, fixed, context, state, batch, k_update)
+
+        state, metrics = jax.lax.scan(body, state, None, length=length)
+        return state, {name: _summary(name)(values) for name, values in metrics.items()} | of_chunk
+
+    return chunk
+
+
+def _summary(name: str) -> Callable[[jax.Array], jax.Array]:
+    """Means over a chunk, but the extremes of extremes."""
+    return jax.numpy.min if name.endswith("_min") else jax.numpy.max if name.endswith("_max") else jax.numpy.mean
+
+
+def run_loop(session: Session, clock: Clock, monitor: Monitor, tracker: Tracker) -> Any:
+    """All iterations that are left; returns the final state."""
+    run, config, setup = session.run, session.config, session.setup
+    step, state = _start(session, monitor)
+    saved, pause = time.monotonic(), checkpoint.pause_after(0.0)
+    run.rewind_metrics(step)
+    chunk, evaluate = compile_chunk(session.algorithm, config, setup), _evaluator(session)
+    while step < config.steps:
+        length = min(config.chunk, config.steps - step)
+        state, metrics = chunk(state, setup.arrays, session.device_data, length=length)
+        before, step = step, step + length
+        row = {"step": step} | {name: float(value) for name, value in metrics.items()}
+        if step // config.evaluate_every > before // config.evaluate_every or step == config.steps:
+            row |= evaluate(state)
+        _refuse_nan(row)
+        run.append_metrics(row)
+        tracker.log(row)
+        if step == config.steps or time.monotonic() - saved > pause:
+            begun = time.monotonic()
+            checkpoint.save(run.checkpoints, step, state)
+            clock.tick()
+            saved = time.monotonic()
+            pause = checkpoint.pause_after(saved - begun)
+        shown = {name.replace("_", " "): row[name] for name in ("score", *session.algorithm.HEADLINE) if name in row}
+        monitor.progress("training", step, config.steps, shown)
+    return state
+
+
+def _start(session: Session, monitor: Monitor) -> tuple[int, Any]:
+    """The newest checkpoint, or a new state where there is none: to begin may take thousands of steps by itself."""
+    config, setup, algorithm = session.config, session.setup, session.algorithm
+    init = jax.jit(lambda data, key: algorithm.init(config, setup, data, key))
+    arguments = session.device_data, jax.random.PRNGKey(session.run.read("config")["seed"])
+    shapes = jax.eval_shape(init, *arguments)  # all that reading a state takes
+    if found := checkpoint.load_newest(session.run.checkpoints, shapes, monitor.message):
+        monitor.message(f"resuming at iteration {found[0]}")
+        return found
+    return 0, init(*arguments)
+
+
+def _evaluator(session: Session) -> Callable[[Any], dict[str, float]]:
+    """Evaluation during training: the true score where there is a simulator, and the model-estimated return."""
+    config, setup, task, diagnostics = session.config, session.setup, session.task, session.diagnostics
+    actor = actor_by_mode(setup.norm)
+    model_return = diagnostics.make_model_return(config, setup, session.data) if diagnostics else None
+
+    def evaluate(state: Any) -> dict[str, float]:
+        row = {"model_return": float(model_return(state, setup.arrays))} if model_return else {}
+        if task:
+            for name, policy in session.algorithm.policies(state).items():
+                prefix = "" if name == "policy" else f"{name}_"
+                found = evaluate_network(task, actor, policy, config.evaluate_episodes, EVALUATION_SEED)
+                row |= {f"{prefix}score": found.score, f"{prefix}return_mean": found.return_mean}
+                if found.score_by_regret is not None:
+                    row[f"{prefix}score_by_regret"] = found.score_by_regret
+        return row
+
+    return evaluate
+
+
+def _refuse_nan(row: dict[str, float]) -> None:
+    for name, value in row.items():
+        if not math.isfinite(value):
+            raise Diverged(f"training diverged by step {row['step']}: {name} is {value}; lower the learning rates.")
+
+
+class Clock:
+    """Seconds per phase, added up over interruptions, kept in the manifest."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def __call__(self, phase: str) -> Clock:
+        self.phase = phase
+        return self
+
+    def __enter__(self) -> None:
+        self.started = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.tick()
+
+    def tick(self) -> None:
+        """Add what has passed since the last tick; a kill loses no more than that."""
+        manifest = self.run.read("manifest")
+        now = time.monotonic()
+        manifest["timings"][self.phase] = round(manifest["timings"].get(self.phase, 0.0) + now - self.started, 2)
+        self.started = now
+        self.run.write("manifest", manifest)
+
+    def total(self) -> float:
+        return sum(self.run.read("manifest")["timings"].values())

@@ -1,0 +1,39 @@
+"""The end of a run: the policy file, the final evaluation, result.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pspo.core.files import write_arrays
+from pspo.evaluation.simulator import actor_by_mode, evaluate_network
+from pspo.policies.policy import FILE_NAME, from_network
+from pspo.training.loop import Clock, Session
+
+FINAL_SEED = 20_000  # of the final evaluation: fresh episodes
+
+
+def final_evaluation(session: Session, state: Any, clock: Clock) -> None:
+    """Save the policy, and evaluate the final one: never the best of several."""
+    run, config, setup, diagnostics = session.run, session.config, session.setup, session.diagnostics
+    description = run.read("config")
+    origin = {name: description[name] for name in ("algo", "dataset", "task", "preset", "seed")}
+    network = session.algorithm.policies(state)["policy"]
+    from_network(network, setup.norm, origin | {"step": config.steps}).save(run.path / FILE_NAME)
+    numbers = {}
+    if diagnostics:
+        arrays, numbers = diagnostics.diagnose(config, setup, session.device_data, state)
+        write_arrays(run.path / "diagnostics.safetensors", arrays, numbers)
+        numbers |= {"model_episodes": diagnostics.model_episode_size(session.data)[0]}
+    evaluated: dict[str, Any] = {}
+    if session.task:
+        actor = actor_by_mode(setup.norm)
+        evaluated = evaluate_network(session.task, actor, network, description["episodes"], FINAL_SEED).as_dict()
+    clock.tick()
+    last = run.metrics()[-1]
+    result = {name: description[name] for name in ("algo", "dataset", "task", "seed", "preset")}
+    result |= {name: what for name, what in run.read("models").items() if name in ("termination", "reward")}
+    result |= {"steps": config.steps, "seconds": round(clock.total(), 1), **evaluated, **numbers}
+    others = [f"{name}_score" for name in session.algorithm.policies(state) if name != "policy"]
+    kept = ("model_return", *others, *session.algorithm.HEADLINE[:1])
+    run.write_metrics_table()
+    run.write("result", result | {name: last[name] for name in kept if name in last})
