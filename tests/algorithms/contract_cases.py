@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 import jax
-from tiny_task import tiny_log
 
 from pspo.algorithms import get_algorithm
 from pspo.algorithms.registry import preset
@@ -16,6 +15,7 @@ from pspo.core.progress import silent
 from pspo.data.batches import DeviceDataset, device_dataset
 from pspo.data.dataset import Dataset
 from pspo.training.loop import compile_chunk
+from tests.algorithms.tiny_task import tiny_log
 
 CHUNK = 20
 

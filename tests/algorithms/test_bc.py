@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
-from baseline_cases import (
+
+from pspo.algorithms import bc
+from tests.algorithms.baseline_cases import (
     ACT,
     adam_by_hand,
     adam_moments,
@@ -24,8 +26,6 @@ from baseline_cases import (
     net_by_hand,
     slopes,
 )
-
-from pspo.algorithms import bc
 
 COMPONENTS = 2
 CONFIG, ROWS = made_config(bc, components=COMPONENTS), made_rows()

@@ -11,7 +11,18 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
-from baseline_cases import (
+
+from pspo.algorithms import combo, mopo
+from pspo.algorithms.common.model_based import Arrays, Setup
+from pspo.algorithms.common.sac import EncodedBatch, Params
+from pspo.algorithms.pspo import algorithm as pspo
+from pspo.algorithms.registry import preset
+from pspo.core.config import build
+from pspo.core.errors import UserError
+from pspo.data.batches import Transitions
+from pspo.dynamics.buffer import Buffer, mixed
+from pspo.dynamics.termination import NeverTerminates
+from tests.algorithms.baseline_cases import (
     ACT,
     adam_by_hand,
     adam_moments,
@@ -30,18 +41,7 @@ from baseline_cases import (
     same_bits,
     slopes,
 )
-from dynamics_cases import made_ensemble, plain_norm, unlimited
-
-from pspo.algorithms import combo, mopo
-from pspo.algorithms.common.model_based import Arrays, Setup
-from pspo.algorithms.common.sac import EncodedBatch, Params
-from pspo.algorithms.pspo import algorithm as pspo
-from pspo.algorithms.registry import preset
-from pspo.core.config import build
-from pspo.core.errors import UserError
-from pspo.data.batches import Transitions
-from pspo.dynamics.buffer import Buffer, mixed
-from pspo.dynamics.termination import NeverTerminates
+from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, unlimited
 
 TINY: dict[str, Any] = {"samples": 3, "starts": 4, "rollout_horizon": 1, "retain": 2, "real_ratio": 0.4}
 MODEL = made_config(combo, conservatism=2.0, **TINY)

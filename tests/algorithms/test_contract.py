@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from contract_cases import CHUNK, LEARNERS, make_case, trained, usual
-from tiny_task import ACTIONS, extreme_log, score, tiny_log
 
 from pspo.algorithms import ALGORITHMS
 from pspo.core import checkpoint
 from pspo.nets.actors import act
 from pspo.policies.policy import Policy, from_network, load_policy
+from tests.algorithms.contract_cases import CHUNK, LEARNERS, make_case, trained, usual
+from tests.algorithms.tiny_task import ACTIONS, extreme_log, score, tiny_log
 
 
 def but_slow(*algorithms: str) -> pytest.MarkDecorator:

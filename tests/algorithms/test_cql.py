@@ -10,7 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
-from baseline_cases import (
+
+from pspo.algorithms import cql
+from pspo.algorithms.common.losses import proposals, sampled_target
+from tests.algorithms.baseline_cases import (
     ACT,
     assert_close,
     average_by_hand,
@@ -29,9 +32,6 @@ from baseline_cases import (
     sample_by_hand,
     started,
 )
-
-from pspo.algorithms import cql
-from pspo.algorithms.common.losses import proposals, sampled_target
 
 FIXED = made_config(cql, samples=3)
 ADAPTED = made_config(cql, samples=3, gap_limit=2.0, cloning_steps=4, conservatism=0.8)

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
-from baseline_cases import (
+
+from pspo.algorithms import dmg
+from tests.algorithms.baseline_cases import (
     adam_by_hand,
     adam_moments,
     assert_close,
@@ -27,8 +29,6 @@ from baseline_cases import (
     slopes,
     started,
 )
-
-from pspo.algorithms import dmg
 
 CONFIG = made_config(dmg, imitation=0.5, steps=41)
 ROWS, KEY = made_rows(), jax.random.PRNGKey(7)

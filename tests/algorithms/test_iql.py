@@ -9,7 +9,9 @@ import jax
 import numpy as np
 import pytest
 import scipy.stats
-from baseline_cases import (
+
+from pspo.algorithms import iql
+from tests.algorithms.baseline_cases import (
     adam_by_hand,
     adam_moments,
     assert_close,
@@ -28,8 +30,6 @@ from baseline_cases import (
     slopes,
     started,
 )
-
-from pspo.algorithms import iql
 
 # So sharp a temperature that the largest weight counts on these rows, and more steps than the moments have made.
 CONFIG = made_config(iql, temperature=8.0, steps=40)

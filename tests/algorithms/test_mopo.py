@@ -9,10 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from baseline_cases import f32, same_bits
-from contract_cases import make_case
-from dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
-from tiny_task import tiny_log
 
 from pspo.algorithms import mopo
 from pspo.algorithms.common import model_based
@@ -20,6 +16,10 @@ from pspo.algorithms.registry import preset
 from pspo.core.config import build
 from pspo.data.batches import device_dataset
 from pspo.dynamics.quality import holdout_error
+from tests.algorithms.baseline_cases import f32, same_bits
+from tests.algorithms.contract_cases import make_case
+from tests.algorithms.tiny_task import tiny_log
+from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
 SETTINGS = {"model.pool": 3, "model.width": 8, "model.depth": 1, "model.steps": 20, "starts": 40, "width": 8}
 

@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from baseline_cases import critics_by_hand, f32, made_config, made_log, made_parts, net_by_hand, same_bits
-from dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
 from pspo.algorithms import one_risk, rambo
 from pspo.algorithms.common.model_based import Arrays, Setup, fresh_learned
@@ -25,6 +23,16 @@ from pspo.dynamics.model_env import ModelEnv
 from pspo.dynamics.termination import KnownTermination
 from pspo.nets.actors import TanhGaussian
 from pspo.nets.mlp import MLP
+from tests.algorithms.baseline_cases import (
+    critics_by_hand,
+    f32,
+    made_config,
+    made_log,
+    made_parts,
+    net_by_hand,
+    same_bits,
+)
+from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
 STATES, END, ELITE, KEY = 60, -0.5, jnp.array([2, 0]), jax.random.PRNGKey(5)
 MODELS, MODEL_NORM = made_ensemble(), plain_norm()

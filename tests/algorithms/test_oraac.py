@@ -10,7 +10,19 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from baseline_cases import (
+from scipy import integrate, stats
+
+from pspo.algorithms import oraac
+from pspo.algorithms.common.losses import quantile_huber_loss
+from pspo.algorithms.oraac import Config, Move, Noise, Params, State, distorted
+from pspo.core.config import build
+from pspo.data.batches import Transitions
+from pspo.nets.actors import act
+from pspo.nets.mlp import MLP
+from pspo.nets.quantiles import QuantileCritic
+from pspo.nets.vae import VAE
+from pspo.policies.policy import from_network
+from tests.algorithms.baseline_cases import (
     ACT,
     OBS,
     adam_by_hand,
@@ -33,18 +45,6 @@ from baseline_cases import (
     same_bits,
     slopes,
 )
-from scipy import integrate, stats
-
-from pspo.algorithms import oraac
-from pspo.algorithms.common.losses import quantile_huber_loss
-from pspo.algorithms.oraac import Config, Move, Noise, Params, State, distorted
-from pspo.core.config import build
-from pspo.data.batches import Transitions
-from pspo.nets.actors import act
-from pspo.nets.mlp import MLP
-from pspo.nets.quantiles import QuantileCritic
-from pspo.nets.vae import VAE
-from pspo.policies.policy import from_network
 
 LATENT, BATCH = 2 * ACT, 8
 CONFIG = made_config(

@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
-from baseline_cases import (
+
+from pspo.algorithms import rambo
+from pspo.algorithms.common.model_based import Arrays, Setup
+from pspo.core.progress import silent
+from pspo.data.batches import DeviceDataset, Transitions
+from pspo.dynamics import adversary
+from pspo.dynamics.adversary import Logged, Played
+from pspo.dynamics.fit import ModelConfig, Targets, is_trained
+from pspo.dynamics.termination import KnownTermination
+from tests.algorithms.baseline_cases import (
     adam_by_hand,
     adam_moments,
     assert_close,
@@ -23,17 +32,8 @@ from baseline_cases import (
     same_bits,
     slopes,
 )
-from dynamics_cases import made_ensemble, member_by_hand, plain_norm, unlimited
-from tiny_task import tiny_log
-
-from pspo.algorithms import rambo
-from pspo.algorithms.common.model_based import Arrays, Setup
-from pspo.core.progress import silent
-from pspo.data.batches import DeviceDataset, Transitions
-from pspo.dynamics import adversary
-from pspo.dynamics.adversary import Logged, Played
-from pspo.dynamics.fit import ModelConfig, Targets, is_trained
-from pspo.dynamics.termination import KnownTermination
+from tests.algorithms.tiny_task import tiny_log
+from tests.dynamics.dynamics_cases import made_ensemble, member_by_hand, plain_norm, unlimited
 
 OBS, BATCH, MEMBERS = 2, 6, 3
 ELITE = [2, 0]

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
-from baseline_cases import (
+
+from pspo.algorithms import td3bc
+from tests.algorithms.baseline_cases import (
     adam_by_hand,
     adam_moments,
     assert_close,
@@ -27,8 +29,6 @@ from baseline_cases import (
     slopes,
     started,
 )
-
-from pspo.algorithms import td3bc
 
 CONFIG, ROWS, KEY = made_config(td3bc), made_rows(), jax.random.PRNGKey(7)
 FEATURES, NEXT_FEATURES, LOGGED = encoded(ROWS.obs), encoded(ROWS.next_obs), np.asarray(ROWS.action, np.float64)

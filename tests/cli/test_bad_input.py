@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import TINY, pspo
 
 from pspo.cli.main import main
+from tests.cli.command_line import TINY, pspo
 
 
 def rows(n: int = 200, **changes) -> dict[str, np.ndarray]:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import TINY, pspo
 
 import pspo as library
 from pspo.cli.main import main
+from tests.cli.command_line import TINY, pspo
 
 
 @pytest.fixture(scope="module")

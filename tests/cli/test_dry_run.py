@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from command_line import pspo
+
+from tests.cli.command_line import pspo
 
 
 @pytest.mark.slow  # compiles what tests of the estimate compile as well

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from command_line import TINY, settings
 
 import pspo as library
 from pspo.cli.data import source_options
@@ -19,6 +18,7 @@ from pspo.report.run.contents import read_contents
 from pspo.report.run.reproduce import command
 from pspo.runs.directory import Run
 from pspo.training import loop as training
+from tests.cli.command_line import TINY, settings
 
 ROLES = ["--obs", "x*", "--action", "u", "--reward", "gain", "--episode", "id", "--terminal", "over"]
 

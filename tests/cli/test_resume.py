@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import PSPO, TINY, pspo, settings
+
+from tests.cli.command_line import PSPO, TINY, pspo, settings
 
 LONG = [*TINY, *settings(steps=1800, chunk=25, evaluate_every=600, evaluate_episodes=200)]
 

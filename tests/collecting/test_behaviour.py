@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from collecting_cases import ACTION_DIM, OBS_DIM, expected_action, policy_arrays
 
 from pspo.collecting.behaviour import Gaussian, Uniform, load_behaviour, save_behaviour
 from pspo.core.errors import UserError
+from tests.collecting.collecting_cases import ACTION_DIM, OBS_DIM, expected_action, policy_arrays
 
 
 def loaded(path: Path, arrays: dict[str, np.ndarray]) -> Gaussian:

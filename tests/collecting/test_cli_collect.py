@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from collecting_cases import policy_arrays
 
 from pspo.cli.main import main
 from pspo.collecting import collect as collecting
+from tests.collecting.collecting_cases import policy_arrays
 
 pytest.importorskip("mujoco", reason="needs the extra pspo[mujoco]")
 pytest.importorskip("h5py", reason="needs h5py")

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from collecting_cases import policy_arrays
 
 from pspo.collecting import episodes as playing
 from pspo.collecting.behaviour import Uniform, load_behaviour
@@ -23,6 +22,7 @@ from pspo.core.errors import UserError
 from pspo.core.files import read_arrays
 from pspo.core.progress import silent
 from pspo.envs.mujoco import borrow_env, hopper_terminated
+from tests.collecting.collecting_cases import policy_arrays
 
 pytest.importorskip("mujoco", reason="needs the extra pspo[mujoco]")
 h5py = pytest.importorskip("h5py", reason="needs h5py")

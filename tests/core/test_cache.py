@@ -13,13 +13,13 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from core_cases import small_dataset
 
 from pspo.algorithms.common.behaviour import ReferenceConfig
 from pspo.core.cache import content_key, remember
 from pspo.core.files import cache_folder
 from pspo.data.normalise import fit_normaliser
 from pspo.dynamics.fit import ModelConfig
+from tests.core.core_cases import small_dataset
 
 
 @pytest.fixture(autouse=True)

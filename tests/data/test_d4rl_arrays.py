@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_up_data import clean_d4rl, clean_fields
 
 from pspo.core.errors import UserError
 from pspo.data import Dataset
+from tests.data.made_up_data import clean_d4rl, clean_fields
 
 
 def test_complete_arrays_need_no_notes() -> None:

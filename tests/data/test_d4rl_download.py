@@ -15,11 +15,11 @@ from typing import Any
 
 import h5py
 import pytest
-from made_up_data import clean_d4rl
 
 from pspo.core.errors import UserError
 from pspo.data import load_dataset
 from pspo.data.readers.d4rl import NAMES, d4rl_name
+from tests.data.made_up_data import clean_d4rl
 
 NAME, FILE = "hopper-medium-replay-v2", "hopper_medium_replay-v2.hdf5"
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from made_up_data import clean_d4rl, clean_fields
 
 from pspo.core.errors import UserError
 from pspo.data import Dataset, load_dataset, save_npz
 from pspo.data.readers.hdf5 import save_hdf5
+from tests.data.made_up_data import clean_d4rl, clean_fields
 
 TRIES = 250
 

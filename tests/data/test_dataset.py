@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_data import clean_fields, datasets
 
 from pspo.core.errors import UserError
 from pspo.data import Dataset
 from pspo.data.dataset import HASHED_ARRAYS
+from tests.data.made_up_data import clean_fields, datasets
 
 
 def test_numbers_of_any_kind_become_float32_and_flags_become_bool() -> None:

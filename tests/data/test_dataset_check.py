@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_data import clean_d4rl, clean_fields
 
 from pspo.core.errors import UserError
 from pspo.data import Dataset, Finding, check, check_source, require_trainable
+from tests.data.made_up_data import clean_d4rl, clean_fields
 
 Fields = dict[str, Any]
 

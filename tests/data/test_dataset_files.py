@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
-from made_up_data import clean_d4rl, clean_fields, datasets
 
 from pspo.core.errors import UserError
 from pspo.data import Dataset, load_dataset, load_npz, save_npz
+from tests.data.made_up_data import clean_d4rl, clean_fields, datasets
 
 
 def refusal(path: Path) -> str:

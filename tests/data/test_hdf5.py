@@ -9,12 +9,12 @@ import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from made_up_data import clean_d4rl, clean_fields, datasets
 
 from pspo.core.errors import UserError
 from pspo.data import Dataset, load_dataset
 from pspo.data.readers import hdf5 as hdf5_module
 from pspo.data.readers.hdf5 import load_hdf5, save_hdf5
+from tests.data.made_up_data import clean_d4rl, clean_fields, datasets
 
 
 def written(path: Path, arrays: dict[str, Any], **options: Any) -> Path:

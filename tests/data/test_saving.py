@@ -14,12 +14,12 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up_data import clean_fields, datasets
 
 from pspo.core.errors import UserError
 from pspo.data import Dataset, load_dataset, lost_in, save_dataset
 from pspo.data import save as save_module
 from pspo.data.load import READERS
+from tests.data.made_up_data import clean_fields, datasets
 
 KEEP_ALL = (".npz", ".hdf5", ".parquet")
 

@@ -14,10 +14,10 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up_logs import WAYS, DeviceDataset, logs, through_memory
 
 from pspo.core.errors import UserError
 from pspo.data import Dataset, load_dataset
+from tests.data.made_up_logs import WAYS, DeviceDataset, logs, through_memory
 
 ways = st.sampled_from(sorted(WAYS))
 

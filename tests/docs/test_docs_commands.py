@@ -8,9 +8,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from pages import PAGES, ROOT, arguments, blocks, commands, name_of
 
 from pspo.cli.main import _parser
+from tests.docs.pages import PAGES, ROOT, arguments, blocks, commands, name_of
 
 LANGUAGES = {"sh", "python", "csv", "text", "json", "toml"}
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from pages import DOCS, OWN_RUN, PAGES, ROOT, blocks, name_of, run_command, run_page
 
 import pspo
+from tests.docs.pages import DOCS, OWN_RUN, PAGES, ROOT, blocks, name_of, run_command, run_page
 
 FOLLOWED = [page for name in ("start", "own-data", "ope") if (page := DOCS / f"{name}.md").exists()]
 EXPORT = DOCS / "export.md"

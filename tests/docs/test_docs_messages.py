@@ -7,7 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from pages import DOCS, ROOT
+from tests.docs.pages import DOCS, ROOT
 
 SRC = ROOT / "src" / "pspo"
 PAGE = DOCS / "troubleshooting.md"

@@ -11,10 +11,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
-from pages import DOCS, ROOT
 
 import pspo
 import pspo.theory
+from tests.docs.pages import DOCS, ROOT
 
 LOADED_BY = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}
 NOT_LOADED = {"canonical", "prev", "next", "alternate", "edit", "license", "author"}

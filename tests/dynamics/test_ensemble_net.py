@@ -6,9 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from dynamics_cases import made_ensemble, member_by_hand, plain_norm, predict_by_hand
 
 from pspo.dynamics.ensemble import Prediction, draw_next, ensemble, model_inputs
+from tests.dynamics.dynamics_cases import made_ensemble, member_by_hand, plain_norm, predict_by_hand
 
 shared = jax.jit(lambda models, x: models.normalised(x))
 each = jax.jit(lambda models, x: models.normalised(x, each=True))

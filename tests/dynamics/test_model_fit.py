@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dynamics_cases import NOISE, REWARD_NOISE, linear_dataset, linear_mean, made_ensemble, plain_norm, predict_by_hand
 
 from pspo.data import Dataset
 from pspo.data.normalise import Normaliser, fit_normaliser
@@ -20,6 +19,15 @@ from pspo.dynamics.ensemble import Ensemble, model_inputs
 from pspo.dynamics.fit import FitRecord, ModelConfig, bootstraps, fit, fit_targets
 from pspo.dynamics.pool import load_or_fit_pool
 from pspo.dynamics.quality import model_quality
+from tests.dynamics.dynamics_cases import (
+    NOISE,
+    REWARD_NOISE,
+    linear_dataset,
+    linear_mean,
+    made_ensemble,
+    plain_norm,
+    predict_by_hand,
+)
 
 CONFIG = ModelConfig(pool=3, width=16, depth=1, steps=1200, batch=64, lr=5e-3, evaluate_every=300, holdout=0.1)
 HASTY = ModelConfig(

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pytest
 import scipy.stats
-from dynamics_cases import made_ensemble, member_by_hand
 
 from pspo.dynamics.fit import beta_nll_loss, nll
+from tests.dynamics.dynamics_cases import made_ensemble, member_by_hand
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3, 7, 3)).astype(np.float32)  # a batch of its own for each of three members

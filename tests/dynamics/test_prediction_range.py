@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dynamics_cases import as_float32
 
 from pspo.algorithms.pspo.rollout import weigh
 from pspo.data import Dataset
@@ -19,6 +18,7 @@ from pspo.dynamics.prediction_range import prediction_range
 from pspo.dynamics.termination import KnownTermination
 from pspo.envs.mujoco import hopper_terminated
 from pspo.nets.mlp import MLP
+from tests.dynamics.dynamics_cases import as_float32
 
 ROWS = 400
 

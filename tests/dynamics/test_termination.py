@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dynamics_cases import plain_norm
 
 from pspo.core.errors import UserError
 from pspo.data import Dataset
 from pspo.data.normalise import fit_normaliser
 from pspo.dynamics import termination
 from pspo.dynamics.termination import KnownTermination, NeverTerminates, fit_classifier, make_termination
+from tests.dynamics.dynamics_cases import plain_norm
 
 
 def ends_beyond_one(rows: int = 3000, seed: int = 0, **changes) -> Dataset:

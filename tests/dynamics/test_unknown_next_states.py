@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dynamics_cases import linear_dataset, made_ensemble, member_by_hand, predict_by_hand
 
 from pspo.data import Dataset
 from pspo.data.normalise import fit_normaliser
@@ -16,6 +15,7 @@ from pspo.dynamics import termination
 from pspo.dynamics.fit import ModelConfig, Targets, beta_nll_loss, fit, fit_targets, mean_nll, target_counts
 from pspo.dynamics.quality import LEVELS, holdout_nll, model_quality
 from pspo.dynamics.termination import fit_classifier, make_termination
+from tests.dynamics.dynamics_cases import linear_dataset, made_ensemble, member_by_hand, predict_by_hand
 
 
 def log_with_gaps(rows: int = 200, **changes) -> Dataset:

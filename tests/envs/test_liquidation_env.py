@@ -13,7 +13,7 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pspo.envs  # noqa: F401 - registers the environment
+import pspo.envs
 from pspo.core.errors import UserError
 from pspo.envs.liquidation import LiquidationEnv, behaviour_action, reset_arrays, step_arrays
 

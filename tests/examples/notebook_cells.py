@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from example_cases import ROOT
+from tests.examples.example_cases import ROOT
 
 NOTEBOOK = ROOT / "notebooks" / "liquidation.ipynb"
 SMOKE = {"PRESET": "smoke", "EPISODES": 200, "CLONE_STEPS": 20, "KEPT": str(ROOT / "benchmarks" / "results")}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from example_cases import ROOT, registered
 from test_awac import LEARNER
 
 from pspo.algorithms import CONTRACT
+from tests.examples.example_cases import ROOT, registered
 
 __all__ = ["registered"]
 

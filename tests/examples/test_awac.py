@@ -6,14 +6,16 @@ import inspect
 from functools import cache
 from typing import Any
 
-import contract_cases
 import jax
 import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
 import test_contract
-from baseline_cases import (
+
+from examples import awac
+from tests.algorithms import contract_cases
+from tests.algorithms.baseline_cases import (
     ACT,
     adam_by_hand,
     adam_moments,
@@ -29,9 +31,7 @@ from baseline_cases import (
     net_by_hand,
     slopes,
 )
-from example_cases import ROOT, registered
-
-from examples import awac
+from tests.examples.example_cases import ROOT, registered
 
 __all__ = ["registered"]
 

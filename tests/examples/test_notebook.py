@@ -9,7 +9,8 @@ from typing import Any
 
 import matplotlib
 import pytest
-from notebook_cells import NOTEBOOK, cells, is_parameters, run_in_seconds, source
+
+from tests.examples.notebook_cells import NOTEBOOK, cells, is_parameters, run_in_seconds, source
 
 CODE, TEXT = cells("code"), cells("markdown")
 IMPORTS = "import json\n"
@@ -100,7 +101,8 @@ def test_it_runs_in_a_notebook(tmp_path: Path) -> None:
     """By the tools that `make notebook` has, in a kernel; only the preset is another."""
     import nbclient
     import nbformat
-    from notebook_cells import SMOKE
+
+    from tests.examples.notebook_cells import SMOKE
 
     book = nbformat.read(NOTEBOOK, as_version=4)
     for cell in book.cells:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from example_cases import TINY, install, install_awac, registered
 
 import pspo
 from pspo import algorithms
@@ -26,6 +25,7 @@ from pspo.core.config import build, keys
 from pspo.data import load_dataset, save_dataset
 from pspo.evaluation.ope.density import BEHAVIOURS
 from pspo.experiments.declarations import METHODS, get_method
+from tests.examples.example_cases import TINY, install, install_awac, registered
 
 __all__ = ["registered"]
 

@@ -16,13 +16,13 @@ from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
-from example_cases import ROOT
 
 import pspo
 from pspo.cli.main import main
 from pspo.data import load_dataset, save_dataset
 from pspo.report.statistics import average, bootstrap_interval, mean_and_std, probability_of_improvement
 from pspo.runs.directory import Run
+from tests.examples.example_cases import ROOT
 
 SCRIPTS = ("compare_two", "export_and_serve", "own_csv")
 

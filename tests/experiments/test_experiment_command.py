@@ -7,11 +7,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from grids import GRID, checkpointed, finish, outcome, start, wait_for
 
 from pspo.cli.main import main
 from pspo.report import records
 from pspo.runs.directory import Run
+from tests.experiments.grids import GRID, checkpointed, finish, outcome, start, wait_for
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from grids import checkpointed, finish, outcome, start, wait_for
 
 from pspo.cli.main import main
+from tests.experiments.grids import checkpointed, finish, outcome, start, wait_for
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'pspo[ray]'")
 

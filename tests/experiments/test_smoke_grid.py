@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from grids import finish, start
 
 from pspo.cli.main import main
 from pspo.experiments.declarations import EXPERIMENTS
 from pspo.report import records
+from tests.experiments.grids import finish, start
 
 pytestmark = pytest.mark.slow
 SMALL = ["--preset", "smoke", "--quiet"]

@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from baseline_cases import f32, net_by_hand
-from baseline_cases import made_mlp as random_mlp
 
 from pspo.data.normalise import Normaliser
 from pspo.nets.actors import NETWORKS, ClippedGaussian, Deterministic, LinearGaussian, Perturbed, TanhGaussian, act
@@ -20,6 +18,8 @@ from pspo.nets.mlp import MLP
 from pspo.nets.policies import MixturePolicy
 from pspo.policies.heads import KINDS
 from pspo.policies.policy import Policy, from_network, to_network
+from tests.algorithms.baseline_cases import f32, net_by_hand
+from tests.algorithms.baseline_cases import made_mlp as random_mlp
 
 OBS, ACT, HIDDEN = 2, 2, 5
 LOW, HIGH = np.array([-1.0, 2.0], np.float32), np.array([3.0, 2.5], np.float32)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import jax
 import numpy as np
-from baseline_cases import f32, made_mlp
 
 from pspo.nets.mlp import MLP
 from pspo.nets.quantiles import QuantileCritic, cosines, quantile_critic
+from tests.algorithms.baseline_cases import f32, made_mlp
 
 FEATURES, ACT, WIDTH, BATCH = 3, 2, 6, 5
 RNG = np.random.default_rng(0)

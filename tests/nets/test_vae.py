@@ -7,11 +7,11 @@ from itertools import pairwise
 import jax
 import numpy as np
 import pytest
-from baseline_cases import f32, joined, made_mlp, net_by_hand
 from scipy import stats
 
 from pspo.nets.mlp import MLP
 from pspo.nets.vae import VAE, vae, vae_loss
+from tests.algorithms.baseline_cases import f32, joined, made_mlp, net_by_hand
 
 FEATURES, ACT, LATENT, BATCH = 3, 2, 4, 5
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import made_up_run as made_up
 import numpy as np
 import pytest
-from reading import Page
 from scipy.stats import spearmanr
 
 from pspo.algorithms.pspo.algorithm import Config
@@ -18,6 +17,7 @@ from pspo.cli.main import _parser
 from pspo.core.config import build, flatten, keys, parse_settings
 from pspo.core.errors import UserError
 from pspo.report.run.page import write_report
+from tests.report.reading import Page
 
 HOSTILE = '<script>alert("$1$^")</script>'
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import summary_cases as cases
-from browser import NAMES, Browser, browse, find_browser
 from PIL import Image
 
 from pspo.report.records import Results
 from pspo.report.summary.page import write_summary
+from tests.report.browser import NAMES, Browser, browse, find_browser
 
 pytestmark = pytest.mark.skipif(
     find_browser() is None,

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import summary_cases as cases
-from reading import Page
 
 from pspo.core.errors import UserError
 from pspo.report.records import Record, Results, load, save
 from pspo.report.summary.page import SHOWS, parts, summary, write_summary
 from pspo.report.summary.rendering import LATEX, as_latex, as_markdown
 from pspo.report.summary.tables import Cell, Column, Table
+from tests.report.reading import Page
 
 COSTS = {"pspo": {"iteration_milliseconds": {"median": 64.4, "low": 60.0, "high": 70.0}}}
 

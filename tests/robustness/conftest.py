@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from at_work import TRAIN
 
 from pspo.cli.main import main
+from tests.robustness.at_work import TRAIN
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from at_work import TRAIN, outcome
 
 import pspo
 from pspo.cli.main import main
+from tests.robustness.at_work import TRAIN, outcome
 
 DAY = 86_400.0
 JUMPS = (0.0, -3 * DAY, 4000 * DAY, -1.0, -4000 * DAY, 0.5)

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from at_work import TRAIN, one_sentence, outcome
 
 from pspo.cli.main import main
 from pspo.evaluation.ope import of_run
+from tests.robustness.at_work import TRAIN, one_sentence, outcome
 
 
 @contextlib.contextmanager

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from damage import FEW_AND_MANY, bounded, damaged, edited, refused_or
 from hypothesis import example, given
 from hypothesis import strategies as st
-from made_up_run import threshold_policy
 
 from pspo.core import cache, checkpoint
 from pspo.core.files import Corrupt, digest, parse_json, read_arrays, write_arrays
 from pspo.policies.policy import Policy
+from tests.report.made_up_run import threshold_policy
+from tests.robustness.damage import FEW_AND_MANY, bounded, damaged, edited, refused_or
 
 
 class State(NamedTuple):

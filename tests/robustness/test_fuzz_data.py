@@ -14,10 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from damage import FEW_AND_MANY, ODD, bounded, damaged, edited, edited_text, refused_or
 from hypothesis import example, given
 from hypothesis import strategies as st
-from made_up_data import clean_d4rl, clean_fields
 
 from pspo.collecting.behaviour import load_behaviour
 from pspo.collecting.experience import Experience
@@ -26,6 +24,8 @@ from pspo.collecting.store import already_collected
 from pspo.core.files import write_arrays
 from pspo.data import Dataset, load_dataset, save_dataset
 from pspo.data.columns import Columns
+from tests.data.made_up_data import clean_d4rl, clean_fields
+from tests.robustness.damage import FEW_AND_MANY, ODD, bounded, damaged, edited, edited_text, refused_or
 
 LABELS = {"name": "log", "task": None, "notes": ["a note"], "action_low": [-1.0, -1.0], "action_high": [1.0, 1.0]}
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from damage import FEW_AND_MANY, bounded, damaged, edited_text, refused_or
 from hypothesis import example, given
 from hypothesis import strategies as st
-from made_up_run import config, metrics, models, result, write_run
 
 from pspo.data import load_dataset
 from pspo.evaluation.ope import of_run
@@ -21,6 +19,8 @@ from pspo.report.records import from_run
 from pspo.report.run.page import write_report
 from pspo.runs.directory import Run
 from pspo.training import loop as training
+from tests.report.made_up_run import config, metrics, models, result, write_run
+from tests.robustness.damage import FEW_AND_MANY, bounded, damaged, edited_text, refused_or
 
 MANIFEST = {
     "pspo": "0.1.0",

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from damage import FEW_AND_MANY, bounded, damaged, edited_text, refused_or
 from hypothesis import example, given
-from made_up_run import threshold_policy
-from summary_cases import made_up
 
 from pspo.cli.main import main
 from pspo.policies.onnx.runtime import OnnxPolicy
 from pspo.report.write import write_reports
 from pspo.runs.export import export_policy
+from tests.report.made_up_run import threshold_policy
+from tests.report.summary_cases import made_up
+from tests.robustness.damage import FEW_AND_MANY, bounded, damaged, edited_text, refused_or
 
 
 @pytest.fixture

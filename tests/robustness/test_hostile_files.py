@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from made_up_data import clean_d4rl
 
 from pspo.cli.main import main
 from pspo.collecting.behaviour import load_behaviour
@@ -26,6 +25,7 @@ from pspo.data.readers import reading as limits
 from pspo.policies.onnx.runtime import OnnxPolicy
 from pspo.policies.policy import load_policy
 from pspo.runs.directory import Run, create, free_path
+from tests.data.made_up_data import clean_d4rl
 
 
 class Payload:

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from at_work import LONG, TRAIN, one_sentence, outcome, saved, started, wait_until
 
 from pspo.cli.main import main
+from tests.robustness.at_work import LONG, TRAIN, one_sentence, outcome, saved, started, wait_until
 
 
 def test_a_second_process_is_refused_and_sigterm_leaves_a_run_that_goes_on(whole: Path, tmp_path: Path, capsys) -> None:

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from at_work import TRAIN, one_sentence
 
 from pspo.cli.main import main
 from pspo.evaluation.ope import of_run
+from tests.robustness.at_work import TRAIN, one_sentence
 
 VERSION_3, OVERRIDE = 0x20080522, 1 << 1  # of Linux's capabilities: the right to pass over file permissions
 

@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
-from theory_cases import Case, cases, make_case
 
 from pspo.theory import (
     FiniteEnsemble,
@@ -24,6 +23,7 @@ from pspo.theory import (
     regularised_return,
     return_gradient,
 )
+from tests.theory.theory_cases import Case, cases, make_case
 
 
 def bandit(reward: list[float]) -> tuple[FiniteEnsemble, np.ndarray]:

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 from hypothesis import given, settings
-from theory_cases import Case, cases, make_case
 
 from pspo.theory import (
     consistency,
@@ -21,6 +20,7 @@ from pspo.theory import (
     soft_value,
     target_variance,
 )
+from tests.theory.theory_cases import Case, cases, make_case
 
 BETA = 0.7
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from theory_cases import Case, cases, make_case, sup
 
 from pspo.theory import (
     FiniteEnsemble,
@@ -27,6 +26,7 @@ from pspo.theory import (
     target_variance,
     trust_region_policy,
 )
+from tests.theory.theory_cases import Case, cases, make_case, sup
 
 scales = st.sampled_from([1e-3, 1.0, 1e3])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from theory_cases import Case, cases, make_case
 
 from pspo.theory import consistency, model_posterior, posterior_objective, soft_value
+from tests.theory.theory_cases import Case, cases, make_case
 
 betas = st.sampled_from([0.1, 1.0, 20.0])
 

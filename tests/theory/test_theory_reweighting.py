@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 from hypothesis import given, settings
-from theory_cases import Case, cases, make_case, sup
 
 from pspo.theory import (
     backup,
@@ -19,6 +18,7 @@ from pspo.theory import (
     reweighted_operator,
     soft_value,
 )
+from tests.theory.theory_cases import Case, cases, make_case, sup
 
 ONE_ACTION = np.ones((3, 1))
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from theory_cases import Case, cases, make_case, sup
 
 from pspo.theory import (
     backup,
@@ -22,6 +21,7 @@ from pspo.theory import (
     step_size,
     target_variance,
 )
+from tests.theory.theory_cases import Case, cases, make_case, sup
 
 
 def bernstein(variance: np.ndarray, spread: float, draws: int) -> np.ndarray:

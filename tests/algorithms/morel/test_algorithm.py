@@ -1,0 +1,231 @@
+"""MOReL: where rollouts halt and what that is worth, both thresholds, and its two forms, against NumPy."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pspo.algorithms.common import model_based
+from pspo.algorithms.morel import algorithm as morel
+from pspo.algorithms.morel import npg as morel_npg
+from pspo.core.config import build
+from pspo.core.errors import UserError
+from pspo.data.normalise import fit_normaliser
+from pspo.dynamics.ensemble import Ensemble
+from pspo.dynamics.pool import Pool
+from pspo.nets.actors import LinearGaussian, TanhGaussian
+from pspo.nets.mlp import MLP
+from pspo.policies.policy import from_network
+from tests.algorithms.baseline_cases import (
+    f32,
+    made_log,
+    made_state,
+)
+from tests.algorithms.contract_cases import CHUNK, LEARNERS, make_case
+from tests.algorithms.tiny_task import score, tiny_log
+from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
+
+KEY = jax.random.PRNGKey(7)
+
+
+def test_the_defaults_are_the_authors() -> None:
+    config = morel.Config()
+    assert (config.form, config.pessimism, config.caution, config.halt_penalty) == ("npg", "max", 3.0, 0.0)
+    assert (config.paths, config.rollout_horizon, config.elites, config.gae) == (50, 700, 4, 0.97)
+    assert (config.step_size, config.cg_steps, config.damping, config.fisher_batch) == (0.02, 20, 1e-3, 0)
+    assert (config.log_std, config.log_std_min, config.log_std_max) == (-0.25, -1.0, 1.0)
+    assert (config.baseline_width, config.baseline_lr, config.baseline_decay) == (128, 1e-3, 1e-3)
+
+
+# Two members that agree on everything but what an action does to the first column
+
+HORIZON, PENALTY, THRESHOLD = 6, 0.7, 0.2
+MODEL_NORM = plain_norm()._replace(obs_mean=np.zeros(2, np.float32), obs_std=np.array([2.0, 1.0], np.float32))
+NORM = MODEL_NORM._replace(reward_scale=np.asarray(0.5, np.float32))
+STARTS = [[0.0, 0.15], [3.0, -0.5], [1.0, 1.5], [2.0, -0.35]]
+
+
+def two_members() -> Ensemble:
+    """One does not move the first column, the other by the action; both add 0.1 to the second. Rewards 1 and 2."""
+    weights, biases = np.zeros((2, 3, 6)), np.zeros((2, 6))
+    weights[1, 2, 0] = 1.0
+    biases[:, 1], biases[:, 2] = 0.1, [1.0, 2.0]
+    net = MLP([f32(weights)], [f32(biases)], "silu")
+    return Ensemble(net, f32(np.full((2, 3), -5.0)), f32(np.full((2, 3), 0.5)), f32(np.zeros(3)), f32(np.ones(3)))
+
+
+def near(norm: Any, obs: Any, action: Any, next_obs: Any) -> Any:
+    """A task that is over where the second column gets to -0.15."""
+    return jnp.abs(next_obs[..., 1] + 0.15) < 0.01
+
+
+def two_member_parts() -> morel.Setup:
+    arrays = morel.Arrays(two_members(), near, f32(STARTS), jnp.float32(THRESHOLD))  # pyright: ignore[reportArgumentType]
+    return morel.Setup(arrays, NORM, MODEL_NORM, unlimited())
+
+
+def path_by_hand(start: np.ndarray, member: int) -> list[tuple[Any, ...]]:
+    """(obs, drawn action, reward, next_obs, terminal, halted) of every step that happens."""
+    obs, steps = np.asarray(start, np.float64), []
+    for _ in range(HORIZON):
+        drawn = obs[1]  # the policy: its mean is the second column, and its noise is nothing
+        action = np.clip(drawn, -1.0, 1.0)
+        after = obs + np.array([action * member, 0.1])
+        halted = abs(action) / 2.0 > THRESHOLD  # in units of the column's spread
+        reward = (2.0 * (1 + member) - PENALTY * halted) / 0.5  # models' unit 2, critics' 0.5, penalty raw
+        ended = abs(after[1] + 0.15) < 0.01
+        steps.append((obs, drawn, reward, after, halted or ended, halted))
+        if halted or ended:
+            break
+        obs = after
+    return steps
+
+
+def test_rollouts_halt_where_two_models_disagree() -> None:
+    """By construction: where the action exceeds 0.4 in size. Every path is in one member, and pays for a halt only."""
+    config = morel.Config(paths=12, rollout_horizon=HORIZON, halt_penalty=PENALTY)
+    policy = LinearGaussian(MLP([f32([[0.0], [1.0]])], [f32([0.0])], "tanh"), f32([-30.0]))
+    logged = jnp.zeros((24, 2))
+    roll = jax.jit(lambda key: morel.roll(config, two_member_parts(), policy, logged, key))
+    paths, alive = jax.tree.map(np.asarray, roll(KEY))
+    assert alive.shape == (HORIZON, 24)
+    kinds = set()
+    for p in range(24):
+        expected = path_by_hand(paths.obs[0, p], member=int(p >= 12))
+        steps = len(expected)
+        np.testing.assert_array_equal(alive[:, p], np.arange(HORIZON) < steps)
+        for name, column in zip(morel_npg.Paths._fields, zip(*expected, strict=True), strict=True):
+            found = getattr(paths, name)[:steps, p]
+            np.testing.assert_allclose(found, np.reshape(column, found.shape), atol=1e-5, err_msg=name)
+        kinds.add((steps, expected[-1][4], expected[-1][5]))
+    assert kinds == {(4, True, True), (1, True, True), (2, True, False)}  # later halts, at once, and true ends
+    assert set(paths.obs[0, :, 1].round(2)) == {np.float32(start[1]) for start in STARTS}
+
+
+def test_paths_start_where_episodes_do_or_anywhere() -> None:
+    first, logged = f32([[0.0], [1.0]]), f32(np.full((400, 1), 7.0))
+    shares = {}
+    for share in (0.0, 0.3, 1.0):
+        starts = np.asarray(morel.begin(morel.Config(start_anywhere=share), first, logged, KEY))[:, 0]
+        shares[share] = [(starts == value).mean() for value in (0.0, 1.0, 7.0)]
+    np.testing.assert_allclose(shares[0.0], [0.5, 0.5, 0.0], atol=0.1)
+    np.testing.assert_allclose(shares[0.3], [0.35, 0.35, 0.3], atol=0.1)
+    assert shares[1.0] == [0.0, 0.0, 1.0]
+
+
+def test_in_the_sac_form_a_halt_is_terminal_and_pays_the_lowest_reward_less_the_penalty(monkeypatch) -> None:
+    obs, action = np.array([[0.0, 0.0], [1.0, 0.5], [2.0, -0.25]]), np.array([[0.3], [-0.9], [0.0]])
+    member, noise = np.array([0, 1, 1]), np.random.default_rng(0).normal(scale=1e-3, size=(3, 3))
+    monkeypatch.setattr(morel, "random_member", lambda *_: jnp.asarray(member))
+    monkeypatch.setattr(morel, "target_noise", lambda *_: f32(noise))
+
+    class Actor:
+        def unit_action(self, features: Any, key: Any) -> Any:
+            return f32(action)
+
+    config, lowest = morel.Config(form="sac", halt_penalty=PENALTY), jnp.float32(-4.0)
+    step = partial(morel.halting_step, config, two_member_parts().world, jnp.float32(THRESHOLD), lowest, Actor())  # pyright: ignore[reportArgumentType]
+    next_obs, rows = jax.jit(step)(f32(obs), KEY)
+    std = 0.5 - np.log1p(np.exp(0.5))  # the soft clamp at a raw log spread of zero
+    std = np.exp(-5.0 + np.log1p(np.exp(std + 5.0)))
+    moved = np.array([[0.0, 0.1], [-0.9, 0.1], [0.0, 0.1]]) + std * noise[:, :2]
+    reward = 2.0 * (1.0 + member + std * noise[:, 2]) / 0.5
+    reward[1] = -4.0 - PENALTY / 0.5  # 0.9 / 2 is beyond the threshold
+    np.testing.assert_allclose(next_obs, obs + moved, atol=1e-5)
+    np.testing.assert_allclose(rows.reward, reward, rtol=1e-5)
+    np.testing.assert_array_equal(
+        rows.terminal, [False, True, True]
+    )  # the third ends by the task, and keeps its reward
+    np.testing.assert_array_equal(rows.action, f32(action))
+
+
+def test_the_lowest_reward_is_the_logs() -> None:
+    config, log = morel.Config(form="sac", starts=4, rollout_horizon=1, width=4, depth=1), made_log()
+    state = made_state(morel, config)
+    assert isinstance(state, model_based.State)
+    seen = {}
+
+    def watched(config: Any, log: Any, buffer: Any, step: Any, key: Any) -> Any:
+        seen["lowest"] = float(step.args[3])
+        return buffer, {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(morel, "refresh", watched)
+        morel.begin_chunk(config, two_member_parts(), log, state)
+    assert seen["lowest"] == float(np.asarray(log.transitions.reward).min())
+
+
+# The threshold
+
+
+def test_the_threshold_comes_from_the_disagreement_over_the_log(monkeypatch) -> None:
+    """Both forms in NumPy, from the elite's two members; looked at in blocks."""
+    monkeypatch.setattr(morel, "BLOCK", 150)
+    data = tiny_log(400)
+    config = morel.Config(caution=1.5, elites=2, termination="none")
+    made = made_ensemble(members=3, inputs=fit_normaliser(data, config.gamma).features + 2, targets=4)
+    monkeypatch.setattr(model_based, "load_or_fit_pool", lambda *_: (Pool(made, jnp.zeros(3)), {}))
+    setup, facts = morel.prepare(config, data, 0, lambda *_: None)
+    models, norm = setup.arrays.pool, setup.model_norm
+    assert models.size == len(facts["pool"]["elites"]) == 2
+    x = np.concatenate([np.asarray(norm.encode(data.obs)), norm.unit_action(data.action)], axis=1).astype(np.float64)
+    one, other = (predict_by_hand(models, m, x)[0][:, :-1] for m in range(2))
+    by_hand = np.sqrt((((one - other) / norm.obs_std) ** 2).sum(1))
+    logged = morel.logged_disagreement(data, norm, models)
+    np.testing.assert_allclose(logged, by_hand, rtol=1e-3, atol=1e-5)
+    expected = by_hand.max() / 1.5
+    assert float(setup.arrays.threshold) == pytest.approx(expected, rel=1e-4)
+    assert facts["halt_threshold"] == pytest.approx(expected, rel=1e-4)
+    assert facts["halt_logged_share"] == pytest.approx((by_hand > expected).mean(), abs=0.005)
+    assert 0.0 < facts["halt_logged_share"] < 1.0
+    spread = morel.Config(pessimism="std", beta=2.5)
+    assert morel.halting_threshold(spread, logged) == pytest.approx(by_hand.mean() + 2.5 * by_hand.std(), rel=1e-4)
+    np.testing.assert_array_equal(setup.arrays.starts, data.obs[::10])  # the first state of every episode
+
+
+def test_the_sac_form_refuses_the_rollouts_of_the_other() -> None:
+    config = build(morel.Config, {"form": "sac"})
+    with pytest.raises(UserError, match=r"rollout_horizon=700 \(5 is usual\)"):
+        morel.prepare(config, tiny_log(20), 0, lambda *_: None)
+    morel.require_short_rollouts(build(morel.Config, {"form": "sac", "rollout_horizon": 5}))
+    morel.require_short_rollouts(build(morel.Config, {}))
+
+
+# Both forms
+
+
+def test_each_form_draws_what_it_needs() -> None:
+    log = made_log()
+    for form, rows in (("npg", 3 * 50), ("sac", 8)):
+        config = build(morel.Config, {"form": form, "batch": 8, "model.pool": 3})  # four are asked for, three there
+        assert jax.eval_shape(lambda k, c=config: morel.draw(c, log, k), KEY).reward.shape == (rows,)
+        if form == "npg":
+            state = made_state(morel, morel.Config(width=4, cloning_steps=0))
+            assert morel.begin_chunk(config, two_member_parts(), log, state) == (state, {})
+
+
+# The other form
+
+
+@pytest.mark.slow
+def test_the_sac_form_learns_the_tiny_task_because_it_halts() -> None:
+    settings = {"form": "sac", "rollout_horizon": 1, "starts": 200, "real_ratio": 0.5, "alpha": 0.1}
+    rates = {"actor_lr": 3e-3, "critic_lr": 3e-3, "tau": 0.05}
+    scores = {}
+    for caution in (2.0, 1e-3):
+        case = make_case("morel", tiny_log(), **settings, **rates, caution=caution)
+        state, metrics = case.start(0), {}
+        for _ in range(30):
+            state, metrics = case.go_on(state)
+        assert all(np.isfinite(value) for value in metrics.values())
+        policy = case.module.policies(state)["policy"]
+        assert isinstance(policy, TanhGaussian)
+        assert int(state.step) == 30 * CHUNK
+        scores[caution] = score(from_network(policy, case.setup.norm, {}))
+    assert scores[2.0] > 0.9
+    assert scores[1e-3] < 0.8 < LEARNERS["morel"].at_least
