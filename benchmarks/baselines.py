@@ -1,8 +1,8 @@
-"""All algorithms under one protocol: `python -m benchmarks.baselines liquidation [ALGO ...]`, or a MuJoCo log
+"""All algorithms under one protocol: `python -m benchmarks.baselines liquidation [ALGO ...]`, or MuJoCo data
 `python -m benchmarks.baselines DATA-FOLDER/hopper-medium.hdf5 [ALGO ...] --seeds 2`.
 
 Each is `pspo train DATASET --algo ALGO --preset laptop`, final policies without noise, 100,000 episodes on
-liquidation and 50 on MuJoCo. What is kept, in benchmarks/results/baselines-DATASET-ALGO.json: command, mean, spread,
+liquidation and 50 on MuJoCo. What is kept, in benchmarks/results/baselines-DATASET-ALGO.json: command, mean, std,
 every seed's numbers and curve. `--table` prints it, beside PSPO's own claims, the row that the paper prints for
 liquidation, and its exact optimum.
 """
@@ -21,7 +21,7 @@ from pspo.envs.task import get_task
 from pspo.report.published import published
 
 PSPO = {"liquidation": "liquidation-pspo", "hopper-medium": "locomotion-hopper-medium-pspo"}
-"""Kept results of PSPO's own claims, which the others stand beside."""
+"""Kept results of PSPO, to compare the others with."""
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     if options.dataset is None:
         parser.error("name a dataset: liquidation, or the path of a file such as DATA/hopper-medium.hdf5.")
     if bool(options.settings) != bool(options.variant):
-        parser.error("--set and --variant go together: changed settings are kept under a name of their own.")
+        parser.error("--set and --variant go together: changed settings are kept under another name.")
     claims.require_variants(parser, options.algorithms, ALGORITHMS)
     runs = claims.runs_folder(options, "baselines")
     for algo in options.algorithms or [name for name in ALGORITHMS if name != "pspo"]:
@@ -50,15 +50,15 @@ def measure(algo: str, options: argparse.Namespace, folder: Path) -> None:
     words = claims.train_words(what, options, 100_000 if built_in else 50, options.settings)
     summary = claims.run(words, folder) | {"dataset": name}  # a path says nothing elsewhere
     seeds = f"--first-seed {options.first_seed} --seeds {options.seeds}"
-    place = name if built_in else f"DATA-FOLDER/{name}.hdf5"
+    source = name if built_in else f"DATA-FOLDER/{name}.hdf5"
     changed = "".join(f" --set {setting}" for setting in options.settings)
     changed += f" --variant {options.variant}" if options.variant else ""
     result = {
         "dataset": name,
         "algo": algo,
         "variant": options.variant,
-        "command": f"python -m benchmarks.baselines {place} {algo} {seeds}{changed}",
-        "runs": shlex.join(["pspo", *words[:1], place, *words[2:]]),
+        "command": f"python -m benchmarks.baselines {source} {algo} {seeds}{changed}",
+        "runs": shlex.join(["pspo", *words[:1], source, *words[2:]]),
         "manifest": claims.manifest(folder, summary),
         "summary": summary,
         "curves": {f"seed-{seed}": curve(folder / f"seed-{seed}") for seed in summary["seeds"]},

@@ -17,10 +17,11 @@ from jax import Array
 
 from benchmarks.cases import Case
 from pspo.algorithms.pspo import algorithm as pspo
+from pspo.algorithms.pspo.evaluation import q_values
 from pspo.algorithms.pspo.improvement import Sampled, improve, policy_loss
-from pspo.algorithms.pspo.rollout import antithetic_noise
 from pspo.data.normalise import squash
 from pspo.dynamics.ensemble import Prediction, draw_next, model_inputs
+from pspo.dynamics.persistent_rollouts import antithetic_noise
 from pspo.experiments.timing import Work
 from pspo.nets.mlp import moving_average
 from pspo.nets.policies import Mixture, kl_bound
@@ -45,41 +46,41 @@ def parts_of_step(case: Case) -> dict[str, Work]:
     encode = jax.jit(case.setup.norm.encode)
     features = encode(jnp.concatenate([batch.real.obs, state.rollouts.obs]))
     policy = jax.jit(lambda f: state.params.policy(f))(features)  # the step shares this pass with the policy's gradient
-    mixtures = stage("policy, mu and centre", partial(_mixtures, real), arrays.reference, state, features)
-    mu, centre = mixtures[0], mixtures[1]
-    draws = stage("random numbers", partial(_draws, case), case.log, state.rollouts.obs, mu, policy, state.key)
-    x, noise, imagined = draws["actions"], draws["noise"], squash(draws["chain action"])
-    said = stage("ensemble forward", partial(_predict, case), context.models, state.rollouts.obs, imagined)
-    after = stage("next states", partial(_next_states, case), state.rollouts.obs, imagined, said, noise)
+    mixtures = stage("policy, mu and target policy", partial(_mixtures, real), arrays.reference, state, features)
+    mu, target = mixtures[0], mixtures[1]
+    draws = stage("random numbers", partial(_draws, case), case.device_data, state.rollouts.obs, mu, policy, state.key)
+    x, noise, synthetic = draws["actions"], draws["noise"], squash(draws["rollout action"])
+    prediction = stage("ensemble forward", partial(_predict, case), context.models, state.rollouts.obs, synthetic)
+    after = stage("next states", partial(_next_states, case), state.rollouts.obs, synthetic, prediction, noise)
     real_after = encode(batch.real.next_obs)
     stage("value at next states", _values, state.params.value, after[0], real_after)
-    q, _ = stage("target critics", partial(_critics, case.config, real), state.target_critic, features, x, imagined)
+    q, _ = stage("target critics", partial(_critics, case.config, real), state.target_critic, features, x, synthetic)
     soft, log_weight = stage(
-        "densities and weights", partial(_weights, case), mu, policy, centre, x, q, state.log_trust
+        "densities and weights", partial(_weights, case), mu, policy, target, x, q, state.log_lambda
     )
-    action = jnp.concatenate([batch.real.action, imagined])
+    action = jnp.concatenate([batch.real.action, synthetic])
     grads = stage("gradients", _gradients, state.params, features, action, soft, x, log_weight)
     stage("optimiser and averages", partial(_optimiser, case), state, grads)
     return stage.works
 
 
 def _mixtures(real: int, mu: Any, state: pspo.State, features: Array) -> tuple[Mixture, ...]:
-    """mu and centre at the batch, mu and policy at the chains."""
+    """mu and target policy at the batch, mu and policy at the rollouts."""
     rollouts = features[real:]
-    return mu(features), state.centre(features), mu(rollouts), state.params.policy(rollouts)
+    return mu(features), state.target_policy(features), mu(rollouts), state.params.policy(rollouts)
 
 
-def _draws(case: Case, rows: Any, obs: Array, mu: Mixture, policy: Mixture, key: Array) -> dict[str, Any]:
+def _draws(case: Case, data: Any, obs: Array, mu: Mixture, policy: Mixture, key: Array) -> dict[str, Any]:
     """Every draw of an iteration."""
     config, keys = case.config, jax.random.split(key, 8)
-    at_chains = [Mixture(*(part[config.real_batch :] for part in m)) for m in (mu, policy)]
-    logged, own = (m.sample(k, 1)[0] for m, k in zip(at_chains, keys[:2], strict=True))
+    at_rollouts = [Mixture(*(part[config.real_batch :] for part in m)) for m in (mu, policy)]
+    reference, own = (m.sample(k, 1)[0] for m, k in zip(at_rollouts, keys[:2], strict=True))
     from_mu = jax.random.bernoulli(keys[2], config.reference_rollouts, (obs.shape[0], 1))
     n = config.action_samples
     even = jnp.zeros((min(config.active, case.setup.arrays.pool.size), obs.shape[0]))
     return {
-        "rows": pspo.draw(config, rows, keys[3]),
-        "chain action": jnp.where(from_mu, logged, own),
+        "batch": pspo.draw(config, data, keys[3]),
+        "rollout action": jnp.where(from_mu, reference, own),
         "noise": antithetic_noise(keys[4], config.next_pairs, obs),
         "member": jax.random.categorical(keys[5], even, axis=0),
         "actions": jnp.concatenate([mu.sample(keys[6], n), policy.sample(keys[7], n)]),
@@ -90,29 +91,29 @@ def _predict(case: Case, models: Any, obs: Array, action: Array) -> Prediction:
     return models.predict(model_inputs(case.setup.norm, obs, action))
 
 
-def _next_states(case: Case, obs: Array, action: Array, said: Prediction, noise: Array) -> tuple[Array, Array]:
-    """Drawn, kept inside the data's range, encoded, and asked whether they end the episode."""
+def _next_states(case: Case, obs: Array, action: Array, prediction: Prediction, noise: Array) -> tuple[Array, Array]:
+    """Drawn, kept inside the data's range, encoded, and checked for the end of the episode."""
     norm = case.setup.norm
-    next_obs = norm.snap(draw_next(norm, obs, said, noise)[0])
+    next_obs = norm.snap(draw_next(norm, obs, prediction, noise)[0])
     return norm.encode(next_obs), case.setup.arrays.terminated(norm, obs, action, next_obs)
 
 
-def _values(value: Any, imagined: Array, real: Array) -> tuple[Array, Array]:
-    return value(imagined), value(real)
+def _values(value: Any, synthetic: Array, real: Array) -> tuple[Array, Array]:
+    return value(synthetic), value(real)
 
 
 def _critics(
-    config: pspo.Config, real: int, critic: Any, features: Array, x: Array, imagined: Array
+    config: pspo.Config, real: int, critic: Any, features: Array, x: Array, synthetic: Array
 ) -> tuple[Array, Array]:
-    """On the sampled actions of every row, and on the chains' own."""
-    return pspo.q_values(config, critic, features, squash(x)), pspo.q_values(config, critic, features[real:], imagined)
+    """On the sampled actions of every state, and on those of the rollouts."""
+    return q_values(config, critic, features, squash(x)), q_values(config, critic, features[real:], synthetic)
 
 
 def _weights(
-    case: Case, mu: Mixture, policy: Mixture, centre: Mixture, x: Array, q: Array, log_trust: Array
+    case: Case, mu: Mixture, policy: Mixture, target: Mixture, x: Array, q: Array, log_lambda: Array
 ) -> tuple[Array, Array]:
-    drawn = Sampled(x, mu.log_prob(x), policy.log_prob(x), centre.log_prob(x), q, kl_bound(policy, mu))
-    return improve(case.config, drawn, jnp.exp(log_trust))
+    drawn = Sampled(x, mu.log_prob(x), policy.log_prob(x), target.log_prob(x), q, kl_bound(policy, mu))
+    return improve(case.config, drawn, jnp.exp(log_lambda))
 
 
 def _gradients(
@@ -131,4 +132,4 @@ def _optimiser(case: Case, state: pspo.State, grads: Any) -> tuple[Any, ...]:
     updates, opt = pspo.optimiser(config).update(grads, state.opt, params)
     moved = optax.apply_updates(params, updates)
     critic = moving_average(state.target_critic, moved.critic, config.tau)
-    return moved, opt, critic, moving_average(state.centre, moved.policy, config.policy_tau)
+    return moved, opt, critic, moving_average(state.target_policy, moved.policy, config.policy_tau)

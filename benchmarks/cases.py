@@ -22,14 +22,14 @@ from pspo.dynamics.fit import fit_targets
 from pspo.dynamics.prediction_range import prediction_range
 from pspo.dynamics.termination import KnownTermination, NeverTerminates, Termination
 from pspo.envs.task import get_task
-from pspo.experiments.overhead import HOPPER, ROWS
+from pspo.experiments.overhead import HOPPER, TRANSITIONS
 from pspo.nets.policies import mixture_policy
 from pspo.training.cost import Shape, random_dataset
 
 
 @dataclass(frozen=True)
 class Case:
-    """One size: what training would hold in its hands after `prepare`."""
+    """One size: what training has after `prepare`."""
 
     name: str
     config: pspo.Config
@@ -44,7 +44,7 @@ class Case:
         def make(device_data: DeviceDataset, key: Array) -> tuple[pspo.State, pspo.Context, pspo.Batch]:
             init_key, draw_key = jax.random.split(key)
             state = pspo.init(self.config, self.setup, device_data, init_key)
-            state, context = pspo.begin_chunk(self.config, self.setup, device_data, state)
+            state, context, _ = pspo.begin_chunk(self.config, self.setup, device_data, state)
             return state, context, pspo.draw(self.config, device_data, draw_key)
 
         return jax.jit(make)(self.device_data, jax.random.PRNGKey(0))
@@ -53,22 +53,22 @@ class Case:
     def state(self) -> pspo.State:
         return self.start[0]
 
-    def facts(self) -> dict[str, Any]:
-        """What the numbers of this case belong to."""
+    def info(self) -> dict[str, Any]:
+        """Sizes and settings of this case."""
         sizes = {"obs": self.dataset.obs_dim, "action": self.dataset.action_dim, "features": self.setup.norm.features}
         return {**sizes, "rows": self.dataset.size, "settings": flatten(self.config)}
 
 
 def liquidation() -> Case:
-    """The laptop preset as `make demo` trains it, on fewer rows."""
+    """The laptop preset as `make demo` trains it, on fewer transitions."""
     config = build(pspo.Config, preset("pspo", "laptop", "liquidation"))
-    dataset = load_dataset("liquidation", size=ROWS)
+    dataset = load_dataset("liquidation", size=TRANSITIONS)
     return _case("liquidation laptop", config, dataset, KnownTermination(get_task("liquidation").terminated))
 
 
 def hopper() -> Case:
     task = get_task("hopper")
-    dataset = random_dataset(Shape(ROWS, task.obs_dim, task.action_dim), episode=1000)
+    dataset = random_dataset(Shape(TRANSITIONS, task.obs_dim, task.action_dim), episode=1000)
     return _case("Hopper size", build(pspo.Config, HOPPER), dataset, NeverTerminates())
 
 
@@ -79,7 +79,7 @@ def smoke() -> Case:
     return _case("liquidation smoke", config, dataset, KnownTermination(get_task("liquidation").terminated))
 
 
-def _case(name: str, config: pspo.Config, dataset: Dataset, ends: Termination) -> Case:
+def _case(name: str, config: pspo.Config, dataset: Dataset, terminated: Termination) -> Case:
     norm = fit_normaliser(dataset, config.gamma)
     _, mean, std = fit_targets(dataset, norm)
     features, actions = norm.features, dataset.action_dim
@@ -87,9 +87,10 @@ def _case(name: str, config: pspo.Config, dataset: Dataset, ends: Termination) -
     def make(key: Array) -> pspo.Arrays:
         model, mu = config.model, config.reference
         model_key, mu_key = jax.random.split(key)
-        pool = ensemble(model_key, model.pool, features + actions, model.width, model.depth, mean, std)
+        shape = {"members": model.pool, "inputs": features + actions, "width": model.width, "depth": model.depth}
+        pool = ensemble(model_key, **shape, target_mean=mean, target_std=std)
         policy = mixture_policy(mu_key, features, actions, mu.width, mu.depth, mu.components)
-        return pspo.Arrays(pool, jnp.zeros(model.pool), policy, ends)
+        return pspo.Arrays(pool, jnp.zeros(model.pool), policy, terminated)
 
     arrays = jax.jit(make)(jax.random.PRNGKey(0))
     setup = pspo.Setup(arrays, norm, prediction_range(dataset, norm))

@@ -46,7 +46,7 @@ def runs_folder(options: argparse.Namespace, claim: str) -> Path:
 
 
 def train_words(what: list[str], options: argparse.Namespace, episodes: int, settings: list[str]) -> list[str]:
-    """`pspo train ...` over the claim's seeds, without the place to write to, which says nothing elsewhere."""
+    """`pspo train ...` over the claim's seeds, without the output folder, which means nothing elsewhere."""
     words = ["train", *what, "--seed", str(options.first_seed), "--seeds", str(options.seeds)]
     words += ["--episodes", str(episodes)]
     return words + [word for setting in settings for word in ("--set", setting)]

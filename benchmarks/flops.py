@@ -25,7 +25,7 @@ FORMULAS = {
     "PSPO step": "N F(S; model) + F(2P N S; value) + F(R; value) + C F(S; critic) + C F(2A (R+S); critic) "
     "+ C T(R+S; critic) + T(R+S; value) + T(R+S; policy) + 2 F(S; policy) + 2 F(R+S; policy)",
     "letters": "M members in the pool, N of them active, P next_pairs, A action_samples, C critics, R real_batch, "
-    "S synthetic_batch. The last two terms are policy and mu at the chains, mu and the trust region's centre at the "
+    "S synthetic_batch. The last two terms are policy and mu at the rollouts, mu and the target policy at the "
     "batch; the policy itself at the batch is the forward half of its gradient.",
 }
 
@@ -53,7 +53,7 @@ def pool_step(case: Case) -> int:
 def pspo_step(case: Case) -> dict[str, int]:
     """One iteration, part by part; the names are those of benchmarks.breakdown."""
     config, arrays = case.config, case.setup.arrays
-    params = jax.eval_shape(partial(pspo.init, config, case.setup), case.log, jax.random.PRNGKey(0)).params
+    params = jax.eval_shape(partial(pspo.init, config, case.setup), case.device_data, jax.random.PRNGKey(0)).params
     model, policy = sizes(arrays.pool.net), sizes(arrays.reference.net)
     critic, value = sizes(params.critic), sizes(params.value)
     real, rollouts, critics = config.real_batch, config.synthetic_batch, config.critics
@@ -63,7 +63,7 @@ def pspo_step(case: Case) -> dict[str, int]:
         "value at next states": forward(2 * config.next_pairs * active * rollouts + real, value),
         "target critics": critics * forward(2 * config.action_samples * both + rollouts, critic),
         # The policy's forward pass at the batch is shared with its gradient, and counted there.
-        "policy, mu and centre": 2 * forward(rollouts, policy) + 2 * forward(both, policy),
+        "policy, mu and target policy": 2 * forward(rollouts, policy) + 2 * forward(both, policy),
         "gradients": critics * forward_backward(both, critic)
         + forward_backward(both, value)
         + forward_backward(both, policy),

@@ -35,7 +35,7 @@ ROUNDS, CALLS = 200, 200
 QUICK_ROUNDS, QUICK_CALLS = 3, 5
 WAYS = {
     "onnxruntime": "the exported graph in a session of one thread, called directly",
-    "OnnxPolicy": "the same through pspo.OnnxPolicy, which looks at shapes",
+    "OnnxPolicy": "the same through pspo.OnnxPolicy, which checks shapes",
     "numpy": "the policy file through pspo.load_policy",
     "jax": "the network under jax.jit, from a NumPy state to a NumPy action",
 }
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made = [cases.smoke()] if options.quick else [cases.liquidation(), cases.hopper()]
     rounds, calls = (QUICK_ROUNDS, QUICK_CALLS) if options.quick else (ROUNDS, CALLS)
     paper = published()["overhead"]["pspo"]["inference"][0]
-    found = {
+    result = {
         "command": f"python -m benchmarks.inference --out {options.out}{' --quick' if options.quick else ''}",
         "machine": describe_machine(),
         "libraries": {name: metadata.version(name) for name in ("onnx", "onnxruntime")},
@@ -60,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "cases": {case.name: measure(case, rounds, calls, paper) for case in made},
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(table(found))
+    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(table(result))
 
 
 def measure(case: Case, rounds: int, calls: int, paper: float) -> dict[str, Any]:
@@ -104,16 +104,16 @@ def time_in_turns(works: dict[str, Callable[[], Any]], rounds: int, calls: int) 
     return {name: np.array(each) for name, each in seconds.items()}
 
 
-def table(found: dict[str, Any]) -> str:
+def table(result: dict[str, Any]) -> str:
     lines = [
-        f"| size | way | microseconds per state | times under the paper's {found['paper_milliseconds']} ms |",
+        f"| size | way | microseconds per state | times under the paper's {result['paper_milliseconds']} ms |",
         "|---|---|---|---|",
     ]
-    for name, case in found["cases"].items():
+    for name, case in result["cases"].items():
         for way, cost in case["ways"].items():
             each = cost["microseconds"]
-            spread = f"{each['median']:.1f} ({each['low']:.1f}-{each['high']:.1f})"
-            lines.append(f"| {name} | {way} | {spread} | {cost['times_under_the_paper']:.0f} |")
+            range_text = f"{each['median']:.1f} ({each['low']:.1f}-{each['high']:.1f})"
+            lines.append(f"| {name} | {way} | {range_text} | {cost['times_under_the_paper']:.0f} |")
     return "\n".join(lines)
 
 

@@ -2,10 +2,10 @@
 
 Each variant is `pspo train liquidation --seeds 4` with one switch changed; final policies, 100,000
 episodes each. What is kept: benchmarks/results/liquidation-VARIANT.json with the command, mean,
-spread and every seed's numbers. Seeds start at 20; docs/results.md says how the preset was chosen.
+standard deviation and every seed's numbers. Seeds start at 20; docs/results.md says how the preset was chosen.
 
-The corrupted variants replace half of the pool by members that were fitted to a log whose price moves
-and rewards had been shuffled between rows, and ask whether the posterior notices.
+The corrupted variants replace half of the pool by members that were fitted to data whose price moves and
+rewards had been shuffled between transitions, and test whether the posterior notices.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def measure(variant: str, options: argparse.Namespace, folder: Path) -> None:
     environment = dict(os.environ)
     corrupted = variant.startswith("corrupted")
     if corrupted:
-        # An own cache: the tampered pool lies under the key of the clean one and must not leak out.
+        # A separate cache: the corrupted pool has the key of the clean one and must not be used elsewhere.
         environment["PSPO_CACHE"] = str(folder.parent / "corrupted-cache")
         code = f"from benchmarks.liquidation import corrupt_pool; corrupt_pool({options.preset!r})"
         subprocess.run([sys.executable, "-c", code], check=True, env=environment)
@@ -92,7 +92,7 @@ def table(results: Path) -> str:
 
 
 def corrupted_mass(run: Path) -> float:
-    """Mean posterior weight of the corrupted half, over logged states with the policy's actions."""
+    """Mean posterior weight of the corrupted half, over dataset states with the policy's actions."""
     from pspo.core.files import read_arrays
 
     weight = read_arrays(run / "diagnostics.safetensors")[0]["member_weight"]
@@ -124,7 +124,7 @@ def corrupt_pool(preset_name: str) -> None:
         for name, data in (("clean members", clean), ("corrupted members", shuffled))
     ]
     good, bad = (pool.models for pool, _ in pools)
-    # Shuffling within a column keeps its mean and spread, so both halves share the scale of their targets.
+    # Shuffling within a column keeps its mean and standard deviation, so both halves share the scale of their targets.
     np.testing.assert_allclose(good.target_std, bad.target_std, rtol=1e-4)
     half = config.model.pool // 2
     models = dataclasses.replace(
@@ -134,13 +134,13 @@ def corrupt_pool(preset_name: str) -> None:
         log_std_high=jnp.concatenate([good.log_std_high[:half], bad.log_std_high[half:]]),
     )
     nll = holdout_nll(clean, norm, models, clean.split(config.model.holdout, config.model.seed)[1])
-    facts = pools[0][1]
-    store(facts["key"], Pool(models, nll), {k: v for k, v in facts.items() if k not in ("key", "cached", "digest")})
+    info = pools[0][1]
+    store(info["key"], Pool(models, nll), {k: v for k, v in info.items() if k not in ("key", "cached", "digest")})
     print("hold-out NLL per member:", np.asarray(nll).round(3).tolist())
 
 
 def shuffle_outcomes(dataset: Any) -> Any:
-    """The log with price moves and rewards dealt out to other rows."""
+    """The dataset with price moves and rewards moved to other transitions."""
     order = np.random.default_rng(0).permutation(dataset.size)
     next_obs = np.array(dataset.next_obs)
     next_obs[:, 2] = dataset.obs[:, 2] + (dataset.next_obs - dataset.obs)[order, 2]

@@ -2,9 +2,9 @@
 
 DATA-FOLDER holds what `python -m benchmarks.mujoco_data` collected (hopper-medium.hdf5 and so on). Each dataset is
 `pspo train FILE --seeds N`, final policies, 50 episodes each by the mode. What is kept, in
-benchmarks/results/locomotion-DATASET-VARIANT.json: command, mean, spread, every seed's numbers and curve, and beside
-them the behaviour's own mean, the mean of its best tenth of episodes, and the clone's score (mu by its mode, which
-is where every policy starts). `--table` prints what is kept.
+benchmarks/results/locomotion-DATASET-VARIANT.json: command, mean, std, every seed's numbers and curve, and beside them
+the behaviour's own mean, the mean of its best tenth of episodes, and the score of BC (mu by its mode, with
+which every policy starts). `--table` prints what is kept.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def measure(dataset: str, options: argparse.Namespace, folder: Path) -> None:
 
 
 def curve(run: Path) -> list[dict[str, float]]:
-    names = ("step", "score", "imagined_return", "posterior_entropy", "kl_mu")
+    names = ("step", "score", "model_return", "posterior_entropy", "kl_mu")
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{name: round(row[name], 3) for name in names} for row in rows if "score" in row]
 
 
 def compare(file: Path, task: str, run: Path) -> dict[str, float]:
-    """What the learned policy stands beside, as normalised scores."""
+    """Normalised scores to compare the learned policy with."""
     from pspo.algorithms.common.behaviour import load_or_fit_reference
     from pspo.algorithms.pspo.algorithm import Config
     from pspo.core.config import build
@@ -87,18 +87,18 @@ def compare(file: Path, task: str, run: Path) -> dict[str, float]:
     config = build(Config, json.loads((run / "config.json").read_text())["settings"])
     norm = fit_normaliser(data, config.gamma)
     mu, _ = load_or_fit_reference(data, norm, config.reference, 0, lambda *a: silent("", *a))
-    clone: Any = from_network(mu, norm, {"task": task})
+    cloned: Any = from_network(mu, norm, {"task": task})
     returns = np.sort(data.episode_returns())[::-1]
     return {
         "behaviour": float(where.normalised(returns.mean())),
         "best_tenth": float(where.normalised(returns[: max(1, len(returns) // 10)].mean())),
-        "clone": evaluate(clone, EPISODES, 0).score,
+        "clone": evaluate(cloned, EPISODES, 0).score,
     }
 
 
 def table(results: Path) -> str:
     lines = [
-        "| data | variant | PSPO | each seed | behaviour | its best tenth | clone | minutes |",
+        "| data | variant | PSPO | each seed | behaviour | its best tenth | BC | minutes |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for path in sorted(results.glob("locomotion-*.json")):

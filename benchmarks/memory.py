@@ -1,7 +1,7 @@
 """Peak memory of training on 1,000,000 transitions of HalfCheetah's size: `python -m benchmarks.memory`.
 
-The file holds noise, as memory hangs on sizes alone. `pspo train` runs on it with the preset laptop, few steps and all
-of its parts: reading, models, mu, rollouts, looks in the simulator, page. Writes benchmarks/results/memory.json.
+The file holds noise: memory depends on sizes alone. `pspo train` runs on it with the preset laptop, few steps and all
+of its parts: reading, models, mu, rollouts, evaluations, report. Writes benchmarks/results/memory.json.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def main(rows: int = ROWS, results: Path = RESULTS) -> None:
         words += [word for setting in FEW for word in ("--set", setting)]
         subprocess.run([sys.executable, "-m", "pspo", *words, "--out", "run"], check=True, cwd=folder)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    found = {"command": shlex.join(["pspo", *words]), "rows": rows, "array_bytes": arrays, "peak_bytes": peak}
-    keep(found, results, "memory")
-    print(f"{rows:,} rows, {arrays / 2**30:.2f} GiB of arrays: {peak / 2**30:.2f} GiB at the peak")
+    result = {"command": shlex.join(["pspo", *words]), "rows": rows, "array_bytes": arrays, "peak_bytes": peak}
+    keep(result, results, "memory")
+    print(f"{rows:,} transitions, {arrays / 2**30:.2f} GiB of arrays: {peak / 2**30:.2f} GiB at the peak")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The MuJoCo data to measure on: `python -m benchmarks.mujoco_data BEHAVIOUR_FOLDER OUT_FOLDER`.
 
-BEHAVIOUR_FOLDER holds policy files such as hopper-medium.npz. Every dataset has 200,000 transitions of seed 0. What
-is there already is left alone, and what was stopped goes on.
+BEHAVIOUR_FOLDER holds policy files such as hopper-medium.npz. Every dataset has 200,000 transitions of seed 0. Existing
+files are kept, and a collection that was stopped is resumed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pspo.collecting.collect import collect
+from pspo.collecting import collect
 from pspo.core.errors import UserError
-from pspo.core.progress import Lines
+from pspo.core.progress import Lines, Reporter
 
 TRANSITIONS, SEED = 200_000, 0
 
@@ -33,7 +33,8 @@ def main(words: list[str]) -> None:
     for name, policies in POLICIES.items():
         files = [behaviour / f"{policy}.npz" for policy in policies]
         with Lines() as progress:
-            print(collect(name, out / f"{name}.hdf5", TRANSITIONS, SEED, files, progress=progress), flush=True)
+            options = {"transitions": TRANSITIONS, "seed": SEED, "policies": files, "reporter": Reporter(progress)}
+            print(collect(name, out / f"{name}.hdf5", **options), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """How long EPQ searches for neighbours, and how many it finds: `python -m benchmarks.neighbours [LOG]`.
 
-LOG is whatever `pspo train` takes. Without one, 1,000,000 states of HalfCheetah's width are made: some slow causes seen
-in 17 columns, as in a log of locomotion; among states of plain noise a tree would find its way no faster than by trying
-all. How many neighbours a task has, only its own log tells. Writes
+LOG is whatever `pspo train` takes. Without one, 1,000,000 states of HalfCheetah's width are made: a few
+slow causes mixed into 17 columns, as in locomotion data; among states of plain noise a tree is no faster than comparing
+all. The number of neighbours of a task depends on its data. Writes
 benchmarks/results/neighbours.json, or neighbours-LOG.json.
 """
 
@@ -32,7 +32,7 @@ CAUSES, EPISODE = 6, 1000
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", nargs="?", metavar="LOG")
-    parser.add_argument("--rows", type=int, help=f"only the first so many of LOG; made ones: default {ROWS:,}")
+    parser.add_argument("--rows", type=int, help=f"only the first so many states of LOG; without LOG, default {ROWS:,}")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     if options.log:
@@ -62,11 +62,11 @@ def made_states(rows: int, columns: int) -> np.ndarray:
 def measure(obs: np.ndarray, epsilon: float) -> dict[str, Any]:
     """One search, as `pspo train` does it, on all cores."""
 
-    def say(done: int) -> None:
+    def report(done: int) -> None:
         print(f"epsilon {epsilon}: {done:,} of {2 * len(obs):,} rows", end="\r", file=sys.stderr, flush=True)
 
     began = time.perf_counter()
-    found, spacing = neighbourhoods(obs, Config.neighbours, epsilon, say)
+    found, spacing = neighbourhoods(obs, Config.neighbours, epsilon, report)
     seconds = time.perf_counter() - began
     return {"epsilon": epsilon, "seconds": seconds, "spacing": spacing, "others": found.others}
 

@@ -1,8 +1,8 @@
-"""A user's own table, as good as the built-in log: `python -m benchmarks.own_files [csv parquet]`.
+"""A user's own table, as good as the built-in dataset: `python -m benchmarks.own_files [csv parquet]`.
 
-The liquidation log as its user would have it: one row per step with an episode's number, the state, the action, the
+The liquidation dataset as a user would have it: one row per step with an episode's number, the state, the action, the
 reward and whether the task ended there; no next states, no name of a task, so no simulator and a learned end. Each
-format is trained with the settings of the liquidation preset and then judged in the simulator it knew nothing of.
+format is trained with the settings of the liquidation preset and then evaluated in the simulator, unknown to training.
 What is kept: benchmarks/results/own-files-FORMAT.json, to be compared with liquidation-pspo.json.
 """
 
@@ -38,7 +38,7 @@ def main() -> None:
     print(table(options.results))
 
 
-def write_log(path: Path) -> None:
+def write_table(path: Path) -> None:
     """Rows in order, under a user's own names; the last row of an episode says nothing about what followed."""
     import pyarrow as pa
     import pyarrow.csv
@@ -46,20 +46,20 @@ def write_log(path: Path) -> None:
 
     from pspo.data import load_dataset
 
-    log = load_dataset("liquidation")
-    lengths = log.episode_lengths()
+    data = load_dataset("liquidation")
+    lengths = data.episode_lengths()
     columns = {"episode": np.repeat(np.arange(len(lengths)), lengths)}
-    columns |= {name: log.obs[:, i] for i, name in enumerate(("time", "inventory", "price"))}
-    columns |= {"sell": log.action[:, 0], "reward": log.reward, "terminal": log.terminal}
+    columns |= {name: data.obs[:, i] for i, name in enumerate(("time", "inventory", "price"))}
+    columns |= {"sell": data.action[:, 0], "reward": data.reward, "terminal": data.terminal}
     write = pyarrow.csv.write_csv if path.suffix == ".csv" else pyarrow.parquet.write_table
     write(pa.table(columns), path)
 
 
 def measure(ending: str, options: Any, folder: Path) -> None:
     file = folder / f"log.{ending}"
-    write_log(file)
+    write_table(file)
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    runs = [train_and_judge(file, seed, folder / f"{ending}-{seed}") for seed in seeds]
+    runs = [train_and_evaluate(file, seed, folder / f"{ending}-{seed}") for seed in seeds]
     scores = [run["judged"]["score_by_regret"] for run in runs]
     result = {
         "format": ending,
@@ -77,13 +77,13 @@ def train_words(file: Path, seed: int) -> list[str]:
     return words + [word for setting in SETTINGS for word in ("--set", setting)]
 
 
-def train_and_judge(file: Path, seed: int, out: Path) -> dict[str, Any]:
+def train_and_evaluate(file: Path, seed: int, out: Path) -> dict[str, Any]:
     pspo = [sys.executable, "-m", "pspo"]
     subprocess.run([*pspo, *train_words(file, seed), "--out", str(out)], check=True)
-    judge = [*pspo, "evaluate", str(out), "--task", "liquidation", "--episodes", str(EPISODES), "--json"]
-    said = subprocess.run(judge, check=True, stdout=subprocess.PIPE, text=True).stdout
+    evaluate = [*pspo, "evaluate", str(out), "--task", "liquidation", "--episodes", str(EPISODES), "--json"]
+    output = subprocess.run(evaluate, check=True, stdout=subprocess.PIPE, text=True).stdout
     result = json.loads((out / "result.json").read_text()) | {"dataset": file.name}
-    return {"result": result, "judged": json.loads(said)}
+    return {"result": result, "judged": json.loads(output)}
 
 
 def table(results: Path) -> str:

@@ -26,21 +26,24 @@ class Restored(NamedTuple):
 
 
 def restore(run_path: Path, same_pool: bool = True) -> Restored:
-    """Configuration, parts, last checkpoint and data. Models come from the cache, which must still hold the run's."""
+    """Configuration, setup, last checkpoint and data. Models come from the cache, which must still hold the run's."""
     run = open_run(run_path)
-    facts = run.read("config")
-    columns: dict[str, Any] | None = facts.get("columns")
-    config, data = build(pspo.Config, facts["settings"]), load_dataset(facts["dataset"], columns, facts.get("task"))
-    setup, models = pspo.prepare(config, data, facts["seed"], silent)
+    description = run.read("config")
+    columns: dict[str, Any] | None = description.get("columns")
+    config, data = (
+        build(pspo.Config, description["settings"]),
+        load_dataset(description["dataset"], columns, description.get("task")),
+    )
+    setup, models = pspo.prepare(config, data, description["seed"], silent)
     if same_pool and models["pool"]["digest"] != run.read("manifest")["models"]["pool"]:
         raise SystemExit(
-            f"the cache does not hold the pool of {run_path}: set PSPO_CACHE to where it was trained with."
+            f"the cache does not hold the pool of {run_path}: set PSPO_CACHE to the folder that it was trained with."
         )
     device_data = device_dataset(data, setup.norm, config.gamma)
     like = jax.eval_shape(
         lambda device_data, key: pspo.init(config, setup, device_data, key), device_data, jax.random.PRNGKey(0)
     )
-    found = checkpoint.load_newest(run.checkpoints, like, print)
-    if found is None:
+    newest = checkpoint.load_newest(run.checkpoints, like, print)
+    if newest is None:
         raise SystemExit(f"{run_path} has no checkpoint.")
-    return Restored(config, setup, found[1], device_data, data)
+    return Restored(config, setup, newest[1], device_data, data)

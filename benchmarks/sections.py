@@ -27,8 +27,8 @@ CHUNK = 20  # steps per call of a compiled loop: enough to hide the call, few en
 
 
 def machine_speed(machine: Machine) -> dict[str, Any]:
-    """Best of several, per size; the size that won is the yardstick of all fractions."""
-    best = {str(n): rate for n, rate in machine.rates.items()}
+    """Best of several, per size; all fractions refer to the best size."""
+    best = {str(n): gflops for n, gflops in machine.rates.items()}
     return {"gflops": machine.rates[machine.size], "size": machine.size, "threads": threads(), "best_by_size": best}
 
 
@@ -49,7 +49,8 @@ def _fit_steps(case: Case) -> Work:
     run, _ = fit.compile_fit(optimiser, config)
     trainable, fixed = eqx.partition(model, fit.is_trained(model))
     opt = optimiser.init(trainable)
-    return partial(run, trainable, fixed, opt, x, y, jnp.asarray(boots), jax.random.PRNGKey(0), CHUNK)
+    arrays = {"x": x, "y": y, "boots": jnp.asarray(boots)}
+    return partial(run, trainable, fixed, opt, **arrays, key=jax.random.PRNGKey(0), count=CHUNK)
 
 
 def pspo_step(machine: Machine, case: Case, quick: bool) -> dict[str, Any]:
@@ -57,15 +58,17 @@ def pspo_step(machine: Machine, case: Case, quick: bool) -> dict[str, Any]:
     by_part = flops.pspo_step(case)
     total = sum(by_part.values())
     chunk, state = compile_chunk(pspo, case.config, case.setup), case.state
-    step = machine.measure({"step": partial(chunk, state, case.setup.arrays, case.log, length=CHUNK)}, CHUNK)["step"]
-    setup = machine.measure(parts_of_step(case))
+    step = machine.measure({"step": partial(chunk, state, case.setup.arrays, case.device_data, length=CHUNK)}, CHUNK)[
+        "step"
+    ]
+    parts = machine.measure(parts_of_step(case))
     return {
         "flops": total,
         "flops_by_part": by_part,
         "flops_by_xla": (counted := xla_flops(case, compiled=not quick)),
         "flops_by_xla_over_formula": counted / total,
         **_speed(step, total),
-        "parts": {name: _part(samples, step, by_part.get(name, 0)) for name, samples in setup.items()},
+        "parts": {name: _part(samples, step, by_part.get(name, 0)) for name, samples in parts.items()},
     }
 
 
@@ -88,14 +91,14 @@ def single_action(machine: Machine, case: Case, batch: int) -> dict[str, Any]:
     """The saved policy in NumPy: one state at a time, as an agent calls it, and many at once."""
     policy = from_network(case.setup.arrays.reference, case.setup.norm, {})
     one, many = case.dataset.obs[0], np.resize(case.dataset.obs, (batch, case.dataset.obs_dim))
-    found = machine.measure({"one": lambda: policy(one), "many": lambda: policy(many)})
-    one_us, many_us = found["one"].seconds * 1e6, found["many"].seconds / batch * 1e6
+    measured = machine.measure({"one": lambda: policy(one), "many": lambda: policy(many)})
+    one_us, many_us = measured["one"].seconds * 1e6, measured["many"].seconds / batch * 1e6
     return {
         "microseconds_per_state": summary(one_us),
         "batch": batch,
         "microseconds_per_state_in_batch": summary(many_us),
         "batch_gain": summary(one_us / many_us),
-        "rounds": {"one": _raw(found["one"]), "many": _raw(found["many"])},
+        "rounds": {"one": _raw(measured["one"]), "many": _raw(measured["many"])},
     }
 
 
@@ -126,8 +129,8 @@ def _speed(samples: Samples, count: float) -> dict[str, Any]:
 def _part(samples: Samples, step: Samples, count: float) -> dict[str, Any]:
     """A part's cost next to the whole step's, both in units of the machine's speed at their own moments."""
     share = (samples.seconds * samples.machine) / np.median(step.seconds * step.machine)
-    found = {"flops": count, "milliseconds": summary(samples.seconds * 1e3), "share_of_step": summary(share)}
-    return found | ({"fraction_of_machine": summary(samples.fraction(count))} if count else {})
+    measured = {"flops": count, "milliseconds": summary(samples.seconds * 1e3), "share_of_step": summary(share)}
+    return measured | ({"fraction_of_machine": summary(samples.fraction(count))} if count else {})
 
 
 def _raw(samples: Samples) -> dict[str, list[float]]:

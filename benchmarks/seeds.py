@@ -35,9 +35,9 @@ def chunk_seconds(seeds: int) -> float:
         state = state._replace(key=jax.random.split(jax.random.PRNGKey(0), seeds))
         single = chunk
         chunk = jax.jit(jax.vmap(lambda s, a, r: single(s, a, r, length=LENGTH), in_axes=(0, None, None)))
-        call = lambda s: chunk(s, case.setup.arrays, case.log)[0]  # noqa: E731
+        call = lambda s: chunk(s, case.setup.arrays, case.device_data)[0]  # noqa: E731
     else:
-        call = lambda s: chunk(s, case.setup.arrays, case.log, length=LENGTH)[0]  # noqa: E731
+        call = lambda s: chunk(s, case.setup.arrays, case.device_data, length=LENGTH)[0]  # noqa: E731
     state = jax.block_until_ready(call(state))
     started = time.perf_counter()
     jax.block_until_ready(call(state))
@@ -54,17 +54,17 @@ def measure(processes: int, threads: int, seeds: int) -> float:
 
 
 def main() -> None:
-    found = {
+    speeds = {
         f"one process, 2 threads, vmap over {SEEDS} seeds": measure(1, 2, SEEDS),
         "one process, 2 threads, one seed after the other": measure(1, 2, 1),
         "two processes, 1 thread each, one seed each": measure(2, 1, 1),
         f"two processes, 1 thread each, vmap over {SEEDS // 2} seeds": measure(2, 1, SEEDS // 2),
     }
     OUT.write_text(
-        json.dumps({"command": "python -m benchmarks.seeds", "iterations_per_second": found}, indent=2) + "\n"
+        json.dumps({"command": "python -m benchmarks.seeds", "iterations_per_second": speeds}, indent=2) + "\n"
     )
-    for name, rate in found.items():
-        print(f"{rate:8.1f} iterations/s  {name}")
+    for name, speed in speeds.items():
+        print(f"{speed:8.1f} iterations/s  {name}")
 
 
 if __name__ == "__main__":

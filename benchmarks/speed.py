@@ -21,20 +21,20 @@ from rich.console import Console
 from benchmarks import cases, sections, table
 from benchmarks.flops import FORMULAS
 from pspo.algorithms import ALGORITHMS
-from pspo.experiments.overhead import ROWS, overhead
+from pspo.experiments.overhead import TRANSITIONS, overhead
 from pspo.experiments.timing import FULL, QUICK, Machine
 from pspo.runs.manifest import describe_machine
 
 DEFAULT_OUT = Path("benchmarks/results/speed.json")
 
 
-def measure(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
+def measure(quick: bool, report: Callable[[str], None]) -> dict[str, Any]:
     """Everything, as the JSON file holds it."""
     effort = QUICK if quick else FULL
     made = [cases.smoke()] if quick else [cases.liquidation(), cases.hopper()]
-    say("matrix products")
+    report("matrix products")
     machine = Machine(effort)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "machine": describe_machine(),
         "formulas": FORMULAS,
         "effort": effort._asdict() | {"steps_per_call": sections.CHUNK},
@@ -42,17 +42,19 @@ def measure(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
         "cases": {},
     }
     for case in made:
-        say(f"{case.name}: pool fit")
+        report(f"{case.name}: pool fit")
         fit = sections.pool_fit(machine, case)
-        say(f"{case.name}: PSPO step and its parts")
+        report(f"{case.name}: PSPO step and its parts")
         step = sections.pspo_step(machine, case, quick)
-        found["cases"][case.name] = {**case.facts(), "pool_fit_step": fit, "pspo_step": step}
+        result["cases"][case.name] = {**case.info(), "pool_fit_step": fit, "pspo_step": step}
     algorithms = ("bc", "mopo") if quick else tuple(ALGORITHMS)  # compiling all of them takes minutes
-    found["overhead"] = overhead(machine, algorithms, "smoke" if quick else "paper", 500 if quick else ROWS, say)
-    say("actions and simulator")
-    found["action"] = sections.single_action(machine, made[0], batch=1000 if quick else 10_000)
-    found["simulator"] = sections.simulator(machine, episodes=1000 if quick else 100_000)
-    return found
+    result["overhead"] = overhead(
+        machine, algorithms, "smoke" if quick else "paper", 500 if quick else TRANSITIONS, report
+    )
+    report("actions and simulator")
+    result["action"] = sections.single_action(machine, made[0], batch=1000 if quick else 10_000)
+    result["simulator"] = sections.simulator(machine, episodes=1000 if quick else 100_000)
+    return result
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -62,11 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     notes = Console(stderr=True)
     with _cheap_compilation() if options.quick else nullcontext():
-        found = measure(options.quick, lambda text: notes.print(f"[dim]{text} ...[/]"))
-    found = {"command": _command(options), **found}
+        result = measure(options.quick, lambda text: notes.print(f"[dim]{text} ...[/]"))
+    result = {"command": _command(options), **result}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1) + "\n")
-    table.show(found, Console())
+    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    table.show(result, Console())
     notes.print(f"written to {options.out}")
 
 

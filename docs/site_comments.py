@@ -1,4 +1,4 @@
-"""A comment behind a field is its documentation: the API pages show it as they show docstrings."""
+"""A comment after a field documents it: the API pages show it like a docstring."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The files outside of docs/ that the documentation links to, so that such links work on GitHub and on the site.
+"""Files outside docs/ that the documentation links to, so that such links work on GitHub and on the site.
 
-A link to `../src/pspo/stats.py` is right for a reader of the repository. The site holds docs/ alone: there it leads to
-a page with that file's text, and a link to anything else (a notebook) to a copy of the file.
+A link to `../src/pspo/core/files.py` works in the repository. The site contains docs/ alone: there it leads to a page
+with the text of that file, and a link to anything else (a notebook) to a copy of the file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _outside(page: File) -> list[str]:
 
 
 def _resolve(here: PurePosixPath, link: str) -> str | None:
-    """The repository's path of a file outside of docs/ that a page links to; None for other links."""
+    """The path in the repository of a file outside docs/ that a page links to; None for other links."""
     target = os.path.relpath(DOCS / here / link, ROOT)
     return target if (ROOT / target).is_file() and not target.startswith(("docs/", "..")) else None
 

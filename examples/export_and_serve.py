@@ -1,7 +1,7 @@
-"""A policy behind HTTP: trained (or taken from a run), exported as ONNX, served by the standard library, and asked.
+"""Serve a policy over HTTP: train one (or take a run), export it to ONNX, serve it with the standard library, query it.
 
 `pip install 'pspo[export]'`, then `python examples/export_and_serve.py [--run DIR] [--preset smoke]`.
-POST {"state": [0, 100, 1.2]} answers {"action": [...]}; bad input is answered with status 400 and one sentence.
+POST {"state": [0, 100, 1.2]} returns {"action": [...]}; bad input returns status 400 and one sentence.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import numpy as np
 import pspo
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--run", help="a finished run; without it one is trained on liquidation")
+parser.add_argument("--run", help="a finished run (default: train one on liquidation)")
 parser.add_argument("--preset", default="laptop")
 options = parser.parse_args()
 run = options.run or pspo.train("liquidation", preset=options.preset).path
@@ -40,10 +40,10 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(answer).encode())
 
     def log_message(self, *_: object) -> None:
-        """Nothing: the output of this example is read."""
+        """Silent, to keep the output readable."""
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)  # any free port; give it a fixed one to be found
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)  # any free port; use a fixed one in service
 threading.Thread(target=server.serve_forever, daemon=True).start()
 where = f"http://127.0.0.1:{server.server_port}"
 for state in ([0, 100, 1.0], [5, 100, 2.4], [19, 60, 1.1], [0, 100], [0, float("nan"), 1.0]):

@@ -1,4 +1,4 @@
-"""Run the notebook anew and store what it shows: `make notebook`, some minutes of one core."""
+"""Run the notebook again and store its outputs: `make notebook`, some minutes of one core."""
 
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""`python -m pspo` is the command `pspo`."""
+
 import sys
 
 from pspo.cli.main import main

@@ -1,4 +1,4 @@
-"""Tiny cases for the algorithms without models: made by NumPy (nothing is fitted), and their formulas by hand.
+"""Tiny cases for algorithms, made by NumPy (nothing is fitted), and formulas by hand.
 
 By hand means double precision and NumPy: networks are evaluated layer by layer, gradients are finite differences
 of a loss in which everything that carries no gradient is a plain number, and Adam is written out.
@@ -39,7 +39,7 @@ def made_mlp(
 
 
 def made_norm() -> Normaliser:
-    """Units that are nobody's: a formula that forgets to encode, or decodes twice, shows."""
+    """Unusual units: a formula that forgets to encode, or decodes twice, shows."""
     return Normaliser(
         obs_mean=np.array([0.1, -0.2], np.float32),
         obs_std=np.array([1.0, 1.5], np.float32),
@@ -53,12 +53,12 @@ def made_norm() -> Normaliser:
     )
 
 
-def made_parts() -> Setup:
+def made_setup() -> Setup:
     return Setup((), made_norm())
 
 
-def made_rows(count: int = ROWS, seed: int = 3) -> Transitions:
-    """Every third row is a terminal; the first two actions are at their bounds."""
+def made_transitions(count: int = ROWS, seed: int = 3) -> Transitions:
+    """Every third transition is terminal; the first two actions are at their bounds."""
     rng = np.random.default_rng(seed)
     action = rng.uniform(-0.95, 0.95, size=(count, ACT))
     action[0], action[1] = [1.0, -1.0], [-1.0, 0.3]
@@ -71,17 +71,20 @@ def made_rows(count: int = ROWS, seed: int = 3) -> Transitions:
     )
 
 
-def made_log(count: int = 40) -> DeviceDataset:
+def made_data(count: int = 40) -> DeviceDataset:
     rng = np.random.default_rng(4)
     known = jnp.asarray(rng.random(count) < 0.8)
-    return DeviceDataset(made_rows(count), jnp.asarray(np.arange(count) // 2), f32(rng.normal(size=count)), known)
+    return DeviceDataset(
+        made_transitions(count), jnp.asarray(np.arange(count) // 2), f32(rng.normal(size=count)), known
+    )
 
 
 def made_config(algorithm: ModuleType, **changes: Any) -> Any:
-    """The algorithm's own defaults but for sizes, and rates that make one step visible."""
-    tiny = {"gamma": 0.9, "batch": ROWS, "width": HIDDEN, "depth": 1, "steps": 20, "chunk": 5, "tau": 0.1}
+    """The algorithm's defaults except for sizes, and learning rates that make one step visible."""
+    tiny = {"gamma": 0.9, "batch": ROWS, "width": HIDDEN, "depth": 1, "steps": 20, "chunk": 5}
+    tiny |= {"tau": 0.1, "target_tau": 0.1}
     fields = algorithm.Config.__dataclass_fields__
-    rates = {name: 0.03 * (k + 1) for k, name in enumerate(("actor_lr", "critic_lr", "rate"))}
+    rates = {name: 0.03 * (k + 1) for k, name in enumerate(("actor_lr", "critic_lr", "lr"))}
     return algorithm.Config(**({n: v for n, v in (tiny | rates).items() if n in fields} | changes))
 
 
@@ -93,8 +96,8 @@ def made_state(
     Adam's moments are not zero, since its first step would show only the signs of gradients; `moments` is how many
     steps its counters say that it has made. Target networks differ from the others.
     """
-    setup = setup or made_parts()
-    form = jax.eval_shape(partial(algorithm.init, config, setup, made_log()), jax.random.PRNGKey(0))
+    setup = setup or made_setup()
+    form = jax.eval_shape(partial(algorithm.init, config, setup, made_data()), jax.random.PRNGKey(0))
     rng = np.random.default_rng(seed)
 
     def fill(path: Any, leaf: Any) -> jax.Array:
@@ -112,8 +115,8 @@ def made_state(
 def started(
     algorithm: ModuleType, config: Any, monkeypatch: Any, setup: Any = None
 ) -> tuple[Any, list[tuple[Any, ...]]]:
-    """A state by `init` itself with networks by NumPy, and what it asked of its makers: (sizes, activation, init), a
-    stack with its number of members in front."""
+    """A state by `init` with networks by NumPy, and the networks it asked for: (sizes, activation, init), a stack with
+    its number of members in front."""
     rng, asked = np.random.default_rng(0), []
 
     def mlp(key: Any, sizes: list[int], activation: str = "silu", init: str | None = None, members: Any = ()) -> MLP:
@@ -124,12 +127,12 @@ def started(
     monkeypatch.setattr(
         algorithm, "mlp_stack", lambda key, count, sizes, **kind: mlp(key, sizes, members=(count,), **kind)
     )
-    return algorithm.init(config, setup or made_parts(), made_log(), jax.random.PRNGKey(0)), asked
+    return algorithm.init(config, setup or made_setup(), made_data(), jax.random.PRNGKey(0)), asked
 
 
 def compiled_update(algorithm: ModuleType, config: Any, setup: Any = None) -> Callable[..., tuple[Any, dict[str, Any]]]:
-    """(state, rows, key) -> the next state and what the log line says."""
-    return jax.jit(partial(algorithm.update, config, setup or made_parts(), None))
+    """(state, batch, key) -> the next state and metrics."""
+    return jax.jit(partial(algorithm.update, config, setup or made_setup(), None))
 
 
 def same_bits(a: Any, b: Any) -> bool:
@@ -199,8 +202,8 @@ def proposals_by_hand(
 ) -> tuple[np.ndarray, np.ndarray]:
     """CQL's: uniform actions (density 2^-A), the policy's at s', the policy's at s; and their log densities."""
     after, now = (sample_by_hand(actor, x, e) for x, e in zip((next_features, features), noise, strict=True))
-    anyone = uniform, np.full(uniform.shape[:-1], uniform.shape[-1] * np.log(0.5))
-    actions, log_density = (np.concatenate(part) for part in zip(anyone, after, now, strict=True))
+    at_random = uniform, np.full(uniform.shape[:-1], uniform.shape[-1] * np.log(0.5))
+    actions, log_density = (np.concatenate(part) for part in zip(at_random, after, now, strict=True))
     return actions, log_density
 
 
@@ -244,14 +247,14 @@ def adam_by_hand(tree: Any, grads: Any, moments: Any, rate: float) -> Any:
 
 
 def part_by_hand(state: Any, name: str, loss: Callable[[Any], Any], rate: float) -> Any:
-    """One step of Adam of one part of what is learned, down the slopes of its own loss (optax.partition's states)."""
+    """One step of Adam on one part of the parameters, down the slopes of its own loss (optax.partition's states)."""
     moments, part = adam_moments(state.opt.inner_states[name]), getattr(state.params, name)
     moments = moments._replace(mu=getattr(moments.mu, name), nu=getattr(moments.nu, name))
     return adam_by_hand(part, slopes(loss, part), moments, rate)
 
 
 def cosine(rate: float, done: int, steps: int) -> float:
-    """A rate that falls to zero along half a cosine."""
+    """A learning rate that decays to zero along half a cosine."""
     return rate * 0.5 * (1.0 + np.cos(np.pi * min(done, steps) / steps))
 
 

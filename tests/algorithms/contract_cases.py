@@ -1,4 +1,4 @@
-"""For each algorithm: small settings with which it must learn the tiny task, what breaks it, and the score between."""
+"""For each algorithm: small settings with which it must learn the tiny task, settings that break it, a threshold."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from pspo.core.progress import silent
 from pspo.data.batches import DeviceDataset, device_dataset
 from pspo.data.dataset import Dataset
 from pspo.training.loop import compile_chunk
-from tests.algorithms.tiny_task import tiny_log
+from tests.algorithms.tiny_task import tiny_dataset
 
 CHUNK = 20
 
-COMMON: dict[str, Any] = {"width": 32, "depth": 2, "gamma": 0.5, "chunk": CHUNK, "steps": 1000}
-ROWS: dict[str, Any] = {"batch": 64, "rewards": "raw", "states": "features"}
+# One hidden layer: what these cases cost is mostly the time to compile them.
+COMMON: dict[str, Any] = {"width": 32, "depth": 1, "gamma": 0.5, "chunk": CHUNK, "steps": 1000}
+BATCH: dict[str, Any] = {"batch": 64, "rewards": "raw", "states": "features"}
 
 
 @dataclass(frozen=True)
 class Learner:
     settings: dict[str, Any]
     broken: dict[str, Any]
-    """What takes the algorithm's key term away."""
+    """Settings that remove the algorithm's key term."""
     at_least: float
     """The score that it reaches, and that the broken one misses by a wide margin."""
     chunks: int = 20
-    common: dict[str, Any] = field(default_factory=lambda: COMMON | ROWS)
+    common: dict[str, Any] = field(default_factory=lambda: COMMON | BATCH)
 
 
 QUICK = {"actor_lr": 3e-3, "critic_lr": 3e-3, "tau": 0.05}
 
-MODELS = {"model.pool": 3, "model.width": 32, "model.steps": 400, "active": 3, "real_batch": 32, "synthetic_batch": 32}
-
-IMAGINED = {
-    **{"model.pool": 3, "model.width": 32, "model.steps": 400, "elites": 2},
-    **{"starts": 200, "rollout_horizon": 1, "real_ratio": 0.5, "alpha": 0.1},
-}
+# The same models and discount for most, so that one pool serves them. MOPO alone learns where episodes end.
+POOL = {"model.pool": 3, "model.width": 32, "model.steps": 400}
+MODELS = POOL | {"active": 3, "real_batch": 32, "synthetic_batch": 32, "termination": "none"}
+SHORT = {"starts": 200, "rollout_horizon": 1, "real_ratio": 0.5, "alpha": 0.1}
+SYNTHETIC = POOL | SHORT | {"elites": 2, "termination": "none"}
 
 LEARNERS = {
     "pspo": Learner(
@@ -59,11 +59,12 @@ LEARNERS = {
             "model.lr": 3e-3,
             "model.beta_nll": 0.5,
         }
-        | {"starts": 200, "rollout_horizon": 1, "real_ratio": 0.5, "alpha": 0.1, "penalty": 20.0},
+        | SHORT
+        | {"penalty": 20.0, "termination": "none"},
         {"penalty": 0.0},
         0.8,
     ),
-    "bc": Learner({"rate": 3e-3}, {"rate": 0.0}, 0.95),
+    "bc": Learner({"lr": 3e-3}, {"lr": 0.0}, 0.95),
     "td3bc": Learner(QUICK | {"alpha": 0.5}, {"imitation": 0.0}, 1.2),
     "iql": Learner(QUICK | {"temperature": 20.0}, {"temperature": 0.0}, 1.2),
     "dmg": Learner(QUICK | {"imitation": 2.0}, {"imitation": 0.0}, 1.2),
@@ -83,25 +84,32 @@ LEARNERS = {
         chunks=30,
     ),
     "epq": Learner(
-        QUICK
-        | {"conservatism": 15.0, "samples": 2, "cloning_steps": 100, "vae.width": 16}
-        | {"tau": 0.15, "ratio_temperature": 0.05, "neighbours": 20, "epsilon": 4.0, "zeta": 0.1},
-        {"tau": 0.0, "neighbours": 1},  # a factor of one and rows of one weight: plain CQL, which stays at the average
+        {"actor_lr": 3e-3, "critic_lr": 3e-3, "target_tau": 0.05}
+        | {"conservatism": 15.0, "samples": 2, "cloning_steps": 100, "vae.width": 16, "vae.depth": 1}
+        | {"support_threshold": 0.15, "ratio_temperature": 0.05, "neighbours": 20, "epsilon": 4.0, "zeta": 0.1},
+        {"support_threshold": 0.0, "neighbours": 1},  # factor and weights of one: plain CQL, which stays at the average
         1.17,
         chunks=30,
     ),
-    "combo": Learner(QUICK | IMAGINED | {"conservatism": 1.0, "samples": 2}, {"conservatism": 0.0}, 0.9, chunks=20),
+    "combo": Learner(QUICK | SYNTHETIC | {"conservatism": 1.0, "samples": 2}, {"conservatism": 0.0}, 0.9, chunks=20),
     "1r2r": Learner(
-        QUICK | IMAGINED | {"cvar_alpha": 0.1, "candidates": 10, "cloning_steps": 200, "cloning_lr": 3e-3},
+        QUICK | SYNTHETIC | {"cvar_alpha": 0.1, "candidates": 10, "cloning_steps": 200, "cloning_lr": 3e-3},
         {"risk": "neutral"},
         0.95,
         chunks=30,
     ),
-    "mopo": Learner(QUICK | IMAGINED | {"penalty": 1.0}, {"penalty": 0.0}, 0.9, chunks=20),
+    "mopo": Learner(QUICK | SYNTHETIC | {"penalty": 1.0, "termination": "learned"}, {"penalty": 0.0}, 0.9, chunks=20),
     "morel": Learner(
         {"model.pool": 4, "model.width": 64, "model.depth": 3, "model.steps": 400, "model.lr": 1e-2}
         | {"elites": 4, "model.evaluate_every": 400, "model.batch": 128, "paths": 32, "rollout_horizon": 2}
-        | {"start_anywhere": 1.0, "cloning_steps": 300, "cloning_lr": 3e-3, "log_std": -2.5, "log_std_min": -3.0}
+        | {
+            "termination": "none",
+            "start_anywhere": 1.0,
+            "cloning_steps": 300,
+            "cloning_lr": 3e-3,
+            "log_std": -2.5,
+            "log_std_min": -3.0,
+        }
         # Heavy damping: an ill-conditioned system turns roundings into steps that differ.
         | {"caution": 2.0, "halt_penalty": 3.0, "damping": 1.0, "cg_steps": 10},
         {"caution": 1e-3},
@@ -110,7 +118,7 @@ LEARNERS = {
     ),
     "rambo": Learner(
         QUICK
-        | IMAGINED
+        | SYNTHETIC
         | {"actor_lr": 1e-3, "adversary_weight": 1.0, "adversary_steps": 20, "adversary_lr": 3e-3}
         | {"cloning_steps": 200, "cloning_lr": 3e-3},
         {"adversary_weight": 0.0},
@@ -119,7 +127,7 @@ LEARNERS = {
     ),
     "pmdb": Learner(
         MODELS | QUICK | {"active": 10, "order": 2, "reference_tau": 0.02, "rollout_horizon": 10},
-        {"order": 10},  # the best of the drawn models: hope in the place of pessimism
+        {"order": 10},  # the best of the drawn models: optimism instead of pessimism
         0.9,
         chunks=30,
         common=COMMON,
@@ -142,12 +150,12 @@ class Case:
     def start(self, seed: int) -> Any:
         return self.init(self.device_data, jax.random.PRNGKey(seed))
 
-    def go_on(self, state: Any) -> tuple[Any, dict[str, jax.Array]]:
+    def run_chunk(self, state: Any) -> tuple[Any, dict[str, jax.Array]]:
         return self.chunk(state, self.setup.arrays, self.device_data, length=CHUNK)
 
 
 def make_case(algo: str, data: Dataset, **changes: Any) -> Case:
-    """`changes` are settings on top of the learner's own."""
+    """The learner's settings with `changes`."""
     module, learner = get_algorithm(algo), LEARNERS[algo]
     values = preset(algo, "smoke", None) | learner.common | learner.settings | changes
     config = build(module.Config, values)
@@ -159,7 +167,7 @@ def make_case(algo: str, data: Dataset, **changes: Any) -> Case:
 
 @cache
 def usual(algo: str) -> Case:
-    return make_case(algo, tiny_log())
+    return make_case(algo, tiny_dataset())
 
 
 @cache
@@ -168,5 +176,5 @@ def trained(algo: str) -> tuple[Any, ...]:
     case = usual(algo)
     states = [case.start(0)]
     for _ in range(LEARNERS[algo].chunks):
-        states.append(case.go_on(states[-1])[0])
+        states.append(case.run_chunk(states[-1])[0])
     return tuple(states)

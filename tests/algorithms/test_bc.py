@@ -21,14 +21,14 @@ from tests.algorithms.baseline_cases import (
     cosine,
     encoded,
     made_config,
-    made_rows,
     made_state,
+    made_transitions,
     net_by_hand,
     slopes,
 )
 
 COMPONENTS = 2
-CONFIG, ROWS = made_config(bc, components=COMPONENTS), made_rows()
+CONFIG, ROWS = made_config(bc, components=COMPONENTS), made_transitions()
 UPDATE = compiled_update(bc, CONFIG)
 
 
@@ -56,13 +56,13 @@ def test_an_update_is_a_step_of_adam_down_the_mixtures_negative_log_likelihood(m
     state, after, metrics = updated(moments)
     assert float(metrics["policy_loss"]) == pytest.approx(loss_by_hand(state.policy), rel=1e-5)
     grads = slopes(loss_by_hand, state.policy)
-    rate = cosine(CONFIG.rate, moments, CONFIG.steps)
-    assert_close(after.policy, adam_by_hand(state.policy, grads, adam_moments(state.opt), rate), atol=1e-5)
+    lr = cosine(CONFIG.lr, moments, CONFIG.steps)
+    assert_close(after.policy, adam_by_hand(state.policy, grads, adam_moments(state.opt), lr), atol=1e-5)
     assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(grads)) > 0.1  # it is not the moments alone that move
     assert int(after.step) == 1
 
 
-def test_the_rate_ends_at_zero() -> None:
+def test_the_learning_rate_ends_at_zero() -> None:
     state, after, _ = updated(CONFIG.steps)
     assert_close(after.policy, state.policy, atol=1e-7)
 

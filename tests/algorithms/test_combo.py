@@ -1,4 +1,4 @@
-"""COMBO: the gap between imagined states and logged rows, whole updates against NumPy, and what the penalty does."""
+"""COMBO: the gap between synthetic states and real transitions, whole updates against NumPy, and the penalty."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from tests.algorithms.baseline_cases import (
     encoded,
     f32,
     made_config,
-    made_log,
-    made_parts,
-    made_rows,
+    made_data,
+    made_setup,
     made_state,
+    made_transitions,
     net_by_hand,
     same_bits,
     slopes,
@@ -47,13 +47,13 @@ TINY: dict[str, Any] = {"samples": 3, "starts": 4, "rollout_horizon": 1, "retain
 MODEL = made_config(combo, conservatism=2.0, **TINY)
 MIX = made_config(combo, conservatism=2.0, penalised="mix", **TINY)
 NONE = made_config(combo, conservatism=0.0, **TINY)
-ROWS, KEY, REAL = made_rows(), jax.random.PRNGKey(7), 3  # 0.4 of 8 rows, rounded down
-UPDATES = {config: jax.jit(partial(combo.update, config, made_parts(), {})) for config in (MODEL, MIX, NONE)}
+ROWS, KEY, REAL = made_transitions(), jax.random.PRNGKey(7), 3  # 0.4 of 8, rounded down
+UPDATES = {config: jax.jit(partial(combo.update, config, made_setup(), {})) for config in (MODEL, MIX, NONE)}
 
 
 def made_buffer() -> Buffer:
-    """Six rows that were written, far from the logged ones, and two that never were."""
-    far = made_rows(8, seed=9)
+    """Six transitions that were written, far from the real ones, and two that never were."""
+    far = made_transitions(8, seed=9)
     far = far._replace(obs=far.obs + 2.0, next_obs=far.next_obs + 2.0)
     junk = Transitions(*(part.at[6:].set(True if part.dtype == bool else jnp.nan) for part in far))
     return Buffer(junk, jnp.int32(6), jnp.int32(6))
@@ -101,7 +101,7 @@ class Setting:
         self.actions, self.log_density = (np.concatenate(part) for part in zip(*drawn, strict=True))
 
     def gaps(self, critic: Any) -> np.ndarray:
-        """One log-sum-exp over nine actions at each state of rho; less Q of the logged rows, and of no other."""
+        """One log-sum-exp over nine actions at each state of rho; less Q of the real transitions, and of no other."""
         q = critics_by_hand(critic, self.now[self.rho], self.actions)
         pushed = scipy.special.logsumexp(q - self.log_density, axis=1).mean(axis=1)
         return pushed - critics_by_hand(critic, self.now[:REAL], self.action[:REAL]).mean(axis=1)
@@ -116,7 +116,7 @@ def updated(config: Any) -> tuple[Any, Any, dict[str, Any]]:
     return state, *UPDATES[config](state, ROWS, KEY)
 
 
-@pytest.mark.parametrize("config", [MODEL, MIX, NONE], ids=["imagined rows", "all rows", "no penalty"])
+@pytest.mark.parametrize("config", [MODEL, MIX, NONE], ids=["synthetic", "all", "no penalty"])
 def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(config: Any) -> None:
     state, after, metrics = updated(config)
     old, fixed = state.agent.params, Setting(config, state)
@@ -152,10 +152,10 @@ def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(config:
     assert int(after.step) == 1
 
 
-def test_the_penalty_lowers_q_where_rollouts_go_and_raises_it_on_the_log() -> None:
+def test_the_penalty_lowers_q_in_rollouts_and_raises_it_on_the_dataset() -> None:
     """The same state, batches and keys, with the penalty and without it."""
     q = {}
-    imagined = encoded(made_buffer().rows.obs[:6])
+    synthetic = encoded(made_buffer().rows.obs[:6])
     for config in (MODEL, NONE):
         state = state_of(config)
         start = state.agent.params.actor
@@ -163,28 +163,28 @@ def test_the_penalty_lowers_q_where_rollouts_go_and_raises_it_on_the_log() -> No
             state, _ = UPDATES[config](state, ROWS, jax.random.fold_in(KEY, step))
         critic, noise = state.agent.params.critic, np.random.default_rng(0).normal(size=(50, 6, ACT))
         # The policy that both begin with, and the one that each has now.
-        drawn = [sample_by_hand(actor, imagined, noise)[0] for actor in (start, state.agent.params.actor)]
-        logged = critics_by_hand(critic, encoded(ROWS.obs)[:REAL], np.asarray(ROWS.action, np.float64)[:REAL]).mean()
-        q[config] = (*(critics_by_hand(critic, imagined, action).mean() for action in drawn), logged)
+        drawn = [sample_by_hand(actor, synthetic, noise)[0] for actor in (start, state.agent.params.actor)]
+        real = critics_by_hand(critic, encoded(ROWS.obs)[:REAL], np.asarray(ROWS.action, np.float64)[:REAL]).mean()
+        q[config] = (*(critics_by_hand(critic, synthetic, action).mean() for action in drawn), real)
     assert q[MODEL][0] < q[NONE][0] - 0.1
     assert q[MODEL][1] < q[NONE][1] - 0.1
     assert q[MODEL][2] > q[NONE][2] + 0.1
 
 
-@pytest.mark.parametrize("config", [MODEL, MIX], ids=["imagined rows", "all rows"])
-def test_the_gaps_gradient_reaches_q_at_sampled_actions_and_at_logged_rows_alone(config: Any) -> None:
+@pytest.mark.parametrize("config", [MODEL, MIX], ids=["synthetic", "all"])
+def test_the_gaps_gradient_reaches_q_at_sampled_and_at_real_actions_alone(config: Any) -> None:
     state = state_of(config)
     fixed, critic = Setting(config, state), state.agent.params.critic
     seen = EncodedBatch(fixed.rows, f32(fixed.now), f32(encoded(fixed.rows.next_obs)))
 
     @jax.jit
-    def look(critic: Any, q: Any) -> Any:
+    def compute(critic: Any, q: Any) -> Any:
         sampled = combo.sampled_actions(config, state.agent.params.actor, seen, jax.random.split(KEY, 3)[1])
         gap = lambda critic, q: combo.gap(config, critic, seen.features, q, sampled)  # noqa: E731
         return gap(critic, q), sampled, jax.grad(lambda *x: gap(*x).sum(), argnums=(0, 1))(critic, q)
 
     q = critics_by_hand(critic, fixed.now, fixed.action)
-    found, sampled, (of_critic, of_q) = look(critic, f32(q))
+    found, sampled, (of_critic, of_q) = compute(critic, f32(q))
     assert sampled[0].shape == (9, 8 - fixed.rho.start, ACT)
     np.testing.assert_allclose(sampled[0], fixed.actions, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found, fixed.gaps(critic), rtol=1e-4, atol=1e-5)
@@ -211,20 +211,20 @@ def test_the_target_has_no_entropy_in_it() -> None:
 
 
 @pytest.mark.parametrize("uniform", [False, True])
-def test_rollouts_follow_the_policy_or_anyone(uniform: bool) -> None:
+def test_rollouts_follow_the_policy_or_random_actions(uniform: bool) -> None:
     config = made_config(combo, **(TINY | {"starts": 400}), uniform_rollouts=uniform)
     norm = plain_norm(action_dim=2)
     setup = Setup(
         Arrays(made_ensemble(inputs=4), jnp.arange(2), NeverTerminates()), norm, norm, unlimited(norm.obs_mean.size)
     )
-    state = combo.init(config, setup, made_log(), KEY)
+    state = combo.init(config, setup, made_data(), KEY)
     actor = state.agent.params.actor
     bias = actor.net.biases[-1].at[2:].set(-5.0)  # a policy that is sure of itself
     sure = jax.tree.map(lambda leaf: bias if leaf is actor.net.biases[-1] else leaf, actor)
     state = state._replace(agent=state.agent._replace(params=state.agent.params._replace(actor=sure)))
-    after, facts = jax.jit(lambda s: combo.begin_chunk(config, setup, made_log(), s))(state)
+    after, _, metrics = jax.jit(lambda s: combo.begin_chunk(config, setup, made_data(), s))(state)
     assert int(after.buffer.size) == 400
-    assert float(facts["rollout_alive"]) == 1.0
+    assert float(metrics["rollout_alive"]) == 1.0
     rows = after.buffer.rows
     away = np.abs(np.asarray(rows.action[:400] - sure.unit_action(norm.encode(rows.obs[:400]))))
     if not uniform:
@@ -238,7 +238,7 @@ def test_rollouts_follow_the_policy_or_anyone(uniform: bool) -> None:
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.001, 1.0])
-def test_a_batch_without_rows_of_one_kind_is_refused(ratio: float) -> None:
+def test_a_batch_without_real_or_without_synthetic_transitions_is_refused(ratio: float) -> None:
     with pytest.raises(UserError, match=r"real_ratio=.* some of each"):
         build(combo.Config, {"real_ratio": ratio})
 
@@ -251,7 +251,7 @@ def test_the_defaults() -> None:
 
 @pytest.mark.parametrize("task", ["liquidation", "hopper", "walker2d", "halfcheetah"])
 def test_on_a_laptop_it_shares_the_models_of_pspo_and_mopo(task: str) -> None:
-    """The same recipe and discount: what the cache knows a pool by."""
+    """The same model settings and discount, which the cache knows a pool by."""
     configs = [
         build(a.Config, preset(n, "laptop", task)) for n, a in (("combo", combo), ("pspo", pspo), ("mopo", mopo))
     ]

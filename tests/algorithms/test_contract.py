@@ -1,31 +1,35 @@
-"""What every algorithm must do, whatever it is: one suite for all of them."""
+"""What every algorithm must satisfy: one suite for all 15."""
 
 from __future__ import annotations
+
+import dataclasses
+import inspect
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pspo.algorithms import ALGORITHMS
+from pspo import algorithms
+from pspo.algorithms import ALGORITHMS, get_algorithm, get_diagnostics
+from pspo.algorithms.common.settings import LoopConfig
+from pspo.algorithms.contract import Algorithm, Diagnostics, missing_names
 from pspo.core import checkpoint
+from pspo.core.config import flatten
 from pspo.nets.actors import act
 from pspo.policies.policy import Policy, from_network, load_policy
 from tests.algorithms.contract_cases import CHUNK, LEARNERS, make_case, trained, usual
-from tests.algorithms.tiny_task import ACTIONS, extreme_log, score, tiny_log
+from tests.algorithms.tiny_task import ACTIONS, extreme_dataset, score, tiny_dataset
 
-
-def but_slow(*algorithms: str) -> pytest.MarkDecorator:
-    """All algorithms, these in the slow suite."""
-    marked = [pytest.param(algo, marks=pytest.mark.slow) if algo in algorithms else algo for algo in LEARNERS]
-    return pytest.mark.parametrize("algo", marked)
-
-
-# PSPO has tests of its own for all of this, and a pool to fit. The others take the longest to compile, and four more
-# algorithms with models stand for them here.
-every_algorithm = but_slow("pspo", "adm", "combo", "morel")
+# scope="module" puts the tests of an algorithm next to each other: one worker compiles it, and no other.
+every_algorithm = pytest.mark.parametrize("algo", LEARNERS, scope="module")
 # What compiles once more: here for the quickest, for all others in the slow suite.
-one_here_others_slow = but_slow(*(algo for algo in LEARNERS if algo != "td3bc"))
+one_here_others_slow = pytest.mark.parametrize(
+    "algo",
+    [algo if algo == "td3bc" else pytest.param(algo, marks=pytest.mark.slow) for algo in LEARNERS],
+    scope="module",
+)
 
 
 def leaves(tree) -> list[np.ndarray]:
@@ -41,8 +45,46 @@ def policy_of(algo: str, state) -> Policy:
     return from_network(case.module.policies(state)["policy"], case.setup.norm, {"algo": algo})
 
 
-def test_every_algorithm_is_here() -> None:
+def test_every_algorithm_has_a_case() -> None:
     assert set(LEARNERS) == set(ALGORITHMS)
+
+
+# The registry
+
+
+@every_algorithm
+def test_an_algorithm_satisfies_the_contract(algo: str) -> None:
+    module = get_algorithm(algo)
+    assert missing_names(module) == []
+    assert dataclasses.is_dataclass(module.Config)
+    assert {field.name for field in dataclasses.fields(LoopConfig)} <= set(flatten(module.Config()))
+    for name, method in vars(Algorithm).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            wanted = list(inspect.signature(method).parameters)[1:]
+            assert len(inspect.signature(getattr(module, name)).parameters) == len(wanted), name
+
+
+@pytest.mark.parametrize("algo", [algo for algo, info in ALGORITHMS.items() if info.diagnostics])
+def test_a_diagnostics_module_satisfies_its_contract(algo: str) -> None:
+    module = get_diagnostics(algo)
+    for name, method in vars(Diagnostics).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            wanted = list(inspect.signature(method).parameters)[1:]
+            assert list(inspect.signature(getattr(module, name)).parameters) == wanted, name
+
+
+def test_there_is_one_table_of_algorithms() -> None:
+    """Every module, preset file and documentation page has a row, and no other module lists the algorithms."""
+    package = Path(algorithms.__file__).parent
+    assert {path.stem for path in (package / "presets").glob("*.toml")} == set(ALGORITHMS)
+    assert {info.module.rpartition(".")[2] for info in ALGORITHMS.values()} <= {p.stem for p in package.rglob("*.py")}
+    assert len({info.module for info in ALGORITHMS.values()}) == len(ALGORITHMS)
+    texts = {path: path.read_text() for path in package.parent.rglob("*.py")}
+    tables = [path for path, text in texts.items() if all(f'"{algo}":' in text for algo in ALGORITHMS)]
+    assert tables == [package / "registry.py"]
+
+
+# One chunk
 
 
 @every_algorithm
@@ -56,59 +98,65 @@ def test_a_chunk_keeps_shapes_and_types_and_counts_its_steps(algo: str) -> None:
     assert (int(before.step), int(after.step)) == (0, CHUNK)
 
 
+OTHER_FORMS = {"morel": {"critic_loss"}}  # headline metrics of form=sac, which another test runs
+
+
 @every_algorithm
-def test_metrics_are_finite_numbers(algo: str) -> None:
-    _, metrics = usual(algo).go_on(trained(algo)[0])
-    assert metrics
+def test_metrics_are_finite_and_have_the_headline(algo: str) -> None:
+    _, metrics = usual(algo).run_chunk(trained(algo)[0])
     for name, value in metrics.items():
         assert value.shape == (), name
         assert np.isfinite(value), name
+    headline = get_algorithm(algo).HEADLINE
+    assert headline
+    assert headline[0] in metrics
+    assert set(headline) - set(metrics) <= OTHER_FORMS.get(algo, set())
 
 
 @every_algorithm
-def test_a_seed_decides_everything(algo: str) -> None:
+def test_the_same_seed_gives_the_same_state_bit_for_bit(algo: str) -> None:
     case = usual(algo)
-    assert same_bits(case.go_on(case.start(0))[0], trained(algo)[1])
-    other = case.go_on(case.start(1))[0]
+    assert same_bits(case.run_chunk(case.start(0))[0], trained(algo)[1])
+    other = case.run_chunk(case.start(1))[0]
     assert not same_bits(case.module.policies(other), case.module.policies(trained(algo)[1]))
 
 
 @every_algorithm
-def test_a_state_that_went_through_a_file_goes_on_to_the_same_bits(algo: str, tmp_path) -> None:
+def test_a_state_from_a_checkpoint_continues_bit_for_bit(algo: str, tmp_path) -> None:
     case = usual(algo)
     checkpoint.save(tmp_path, CHUNK, trained(algo)[1])
-    shapes = jax.eval_shape(case.init, case.log, jax.random.PRNGKey(0))
-    found = checkpoint.load_newest(tmp_path, shapes, pytest.fail)
-    assert found is not None
-    assert found[0] == CHUNK
-    assert same_bits(case.go_on(found[1])[0], trained(algo)[2])
+    shapes = jax.eval_shape(case.init, case.device_data, jax.random.PRNGKey(0))
+    newest = checkpoint.load_newest(tmp_path, shapes, pytest.fail)
+    assert newest is not None
+    assert newest[0] == CHUNK
+    assert same_bits(case.run_chunk(newest[1])[0], trained(algo)[2])
 
 
 @one_here_others_slow
-def test_seeds_side_by_side_are_what_they_are_alone(algo: str) -> None:
-    """A chunk of a vmap over two states, against each alone; sums may be split otherwise, so not to bits."""
+def test_two_seeds_in_one_vmap_agree_with_each_alone(algo: str) -> None:
+    """A chunk of a vmap over two states, against each alone; sums may be split otherwise, so not bit for bit."""
     case = usual(algo)
     states = [trained(algo)[0], case.start(1)]
-    stacked = jax.tree.map(lambda *setup: jnp.stack(setup), *states)
-    together, _ = jax.vmap(case.go_on)(stacked)
-    for i, one in enumerate((trained(algo)[1], case.go_on(states[1])[0])):
+    stacked = jax.tree.map(lambda *leaf: jnp.stack(leaf), *states)
+    together, _ = jax.vmap(case.run_chunk)(stacked)
+    for i, one in enumerate((trained(algo)[1], case.run_chunk(states[1])[0])):
         for x, y in zip(leaves(one), leaves(jax.tree.map(lambda part, i=i: part[i], together)), strict=True):
             np.testing.assert_allclose(x, y, rtol=5e-3, atol=1e-4)
 
 
 @one_here_others_slow
 def test_extreme_but_finite_data_give_no_nan(algo: str) -> None:
-    case = make_case(algo, extreme_log())
-    state, metrics = case.go_on(case.start(0))
+    case = make_case(algo, extreme_dataset())
+    state, metrics = case.run_chunk(case.start(0))
     for leaf in (*leaves(state), *leaves(metrics)):
         assert np.isfinite(leaf).all()
-    action = from_network(case.module.policies(state)["policy"], case.setup.norm, {})(extreme_log().obs)
+    action = from_network(case.module.policies(state)["policy"], case.setup.norm, {})(extreme_dataset().obs)
     assert np.isfinite(action).all()
 
 
 @every_algorithm
 def test_the_saved_policy_acts_like_the_network(algo: str, tmp_path) -> None:
-    case, state, obs = usual(algo), trained(algo)[-1], tiny_log(50, seed=5).obs
+    case, state, obs = usual(algo), trained(algo)[-1], tiny_dataset(50, seed=5).obs
     policy = policy_of(algo, state)
     policy.save(tmp_path / "policy.safetensors")
     loaded = load_policy(tmp_path)
@@ -131,8 +179,8 @@ def test_it_learns_the_tiny_task(algo: str) -> None:
 @one_here_others_slow
 def test_without_its_key_term_it_does_not(algo: str) -> None:
     learner = LEARNERS[algo]
-    case, state = make_case(algo, tiny_log(), **learner.broken), trained(algo)[0]
+    case, state = make_case(algo, tiny_dataset(), **learner.broken), trained(algo)[0]
     for _ in range(learner.chunks):
-        state, _ = case.go_on(state)
+        state, _ = case.run_chunk(state)
     broken = from_network(case.module.policies(state)["policy"], case.setup.norm, {})
     assert score(broken) < learner.at_least - 0.1

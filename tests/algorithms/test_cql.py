@@ -24,8 +24,8 @@ from tests.algorithms.baseline_cases import (
     f32,
     likelihood_by_hand,
     made_config,
-    made_rows,
     made_state,
+    made_transitions,
     part_by_hand,
     proposals_by_hand,
     same_bits,
@@ -35,7 +35,7 @@ from tests.algorithms.baseline_cases import (
 
 FIXED = made_config(cql, samples=3)
 ADAPTED = made_config(cql, samples=3, gap_limit=2.0, cloning_steps=4, conservatism=0.8)
-ROWS, KEY = made_rows(), jax.random.PRNGKey(7)
+ROWS, KEY = made_transitions(), jax.random.PRNGKey(7)
 FEATURES, NEXT_FEATURES, LOGGED = encoded(ROWS.obs), encoded(ROWS.next_obs), np.asarray(ROWS.action, np.float64)
 UPDATES = {FIXED: compiled_update(cql, FIXED), ADAPTED: compiled_update(cql, ADAPTED)}
 
@@ -45,7 +45,7 @@ def sampled_by_hand(actor: Any, noise: cql.Noise) -> tuple[np.ndarray, np.ndarra
 
 
 def gaps_by_hand(critic: Any, sampled: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """One log-sum-exp over all samples of a row, every one of them valued at s."""
+    """One log-sum-exp over all samples of a state, every one of them evaluated at s."""
     actions, log_density = sampled
     pushed = scipy.special.logsumexp(critics_by_hand(critic, FEATURES, actions) - log_density, axis=1)
     return pushed.mean(axis=1) - critics_by_hand(critic, FEATURES, LOGGED).mean(axis=1)
@@ -68,7 +68,7 @@ class ByHand(NamedTuple):
 
 
 def update_by_hand(config: Any, state: Any) -> ByHand:
-    """Every loss at the old parameters; each part of what is learned has a gradient of its own loss only."""
+    """Every loss at the old parameters; each part of the parameters has the gradient of its own loss only."""
     noise, old = doubled_noise(config), state.params
     target, sampled = target_by_hand(config, state, noise.next_action), sampled_by_hand(old.actor, noise)
     alpha, multiplier = np.exp(float(old.log_alpha)), np.exp(float(old.log_multiplier))
@@ -120,7 +120,7 @@ def updated(config: Any, step: int) -> tuple[Any, Any, dict[str, Any]]:
     return state, *UPDATES[config](state, ROWS, KEY)
 
 
-def test_losses_and_rates_default_to_the_authors_numbers_and_cloning_start_and_depth_do_not() -> None:
+def test_defaults_are_the_authors_except_for_cloning_and_depth() -> None:
     config = cql.Config()
     assert (config.conservatism, config.samples, config.gap_limit) == (5.0, 10, 0.0)
     assert (config.critic_lr, config.actor_lr, config.tau) == (3e-4, 1e-4, 0.005)

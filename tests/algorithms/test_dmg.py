@@ -22,8 +22,8 @@ from tests.algorithms.baseline_cases import (
     encoded,
     f32,
     made_config,
-    made_rows,
     made_state,
+    made_transitions,
     net_by_hand,
     same_bits,
     slopes,
@@ -31,7 +31,7 @@ from tests.algorithms.baseline_cases import (
 )
 
 CONFIG = made_config(dmg, imitation=0.5, steps=41)
-ROWS, KEY = made_rows(), jax.random.PRNGKey(7)
+ROWS, KEY = made_transitions(), jax.random.PRNGKey(7)
 FEATURES, NEXT_FEATURES, LOGGED = encoded(ROWS.obs), encoded(ROWS.next_obs), np.asarray(ROWS.action, np.float64)
 UPDATE = compiled_update(dmg, CONFIG)
 
@@ -119,7 +119,7 @@ def test_the_defaults_are_the_papers() -> None:
     assert (config.noise, config.noise_clip, config.actor_period, config.tau) == (0.2, 0.5, 2, 0.005)
 
 
-def test_the_backup_mixes_the_actors_value_with_the_logs() -> None:
+def test_the_backup_mixes_the_actors_value_with_the_datasets() -> None:
     state = made_state(dmg, CONFIG)
     noise = np.random.default_rng(0).normal(size=ROWS.action.shape)
     noise[0], noise[1] = [9.0, -9.0], [-9.0, 9.0]  # beyond the clip of the noise
@@ -131,7 +131,7 @@ def test_the_backup_mixes_the_actors_value_with_the_logs() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_actor_loss_divides_by_the_smaller_critics_size_and_weighs_imitation_up_to_three() -> None:
+def test_the_actor_loss_scales_the_smaller_critic_and_weights_imitation() -> None:
     actor, critic = made_state(dmg, CONFIG, seed=9).online
     advantage = np.linspace(-1.0, 1.0, len(LOGGED))
     weight = np.minimum(np.exp(3.0 * advantage), 3.0)
@@ -173,7 +173,7 @@ def test_every_second_iteration_counted_from_one_has_an_actor_step() -> None:
         assert not any(same_bits(*end) for end in ends)
 
 
-def test_the_actors_rate_counts_actor_steps_and_ends_at_zero() -> None:
+def test_the_actors_learning_rate_counts_actor_steps_and_ends_at_zero() -> None:
     """Forty-one iterations have twenty actor steps: after ten the rate is halved, after twenty nothing moves."""
     state, after, _ = updated(1, 10)
     assert_close(after.online.actor, update_by_hand(CONFIG, state, acting=True).online.actor)

@@ -1,4 +1,4 @@
-"""IQL: its losses, the order of its three steps, its rates, and whole updates against NumPy."""
+"""IQL: its losses, the order of its three steps, its learning rates, and whole updates against NumPy."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.algorithms.baseline_cases import (
     encoded,
     f32,
     made_config,
-    made_rows,
     made_state,
+    made_transitions,
     net_by_hand,
     same_bits,
     slopes,
@@ -33,7 +33,7 @@ from tests.algorithms.baseline_cases import (
 
 # So sharp a temperature that the largest weight counts on these rows, and more steps than the moments have made.
 CONFIG = made_config(iql, temperature=8.0, steps=40)
-ROWS, KEY = made_rows(), jax.random.PRNGKey(7)
+ROWS, KEY = made_transitions(), jax.random.PRNGKey(7)
 FEATURES, NEXT_FEATURES, LOGGED = encoded(ROWS.obs), encoded(ROWS.next_obs), np.asarray(ROWS.action, np.float64)
 UPDATE = compiled_update(iql, CONFIG)
 
@@ -115,7 +115,7 @@ def test_the_value_loss_is_the_expectile_loss_of_given_q() -> None:
         assert float(found) == pytest.approx(value_loss_by_hand(state.value, q, tau), rel=1e-5)
 
 
-def test_the_actor_loss_weighs_the_likelihood_of_logged_actions_up_to_a_hundred() -> None:
+def test_the_actor_loss_weights_likelihoods_up_to_a_hundred() -> None:
     state, advantage = made_state(iql, CONFIG), np.linspace(-1.0, 1.0, len(LOGGED))
     weight = np.minimum(np.exp(8.0 * advantage), 100.0)
     assert (weight == 100.0).sum() == 2
@@ -149,7 +149,7 @@ def test_the_update_would_show_another_order_or_another_critic() -> None:
     assert set(critics_by_hand(state.target_critic, FEATURES, LOGGED).argmin(axis=0)) == {0, 1}
 
 
-def test_the_actors_rate_falls_along_a_cosine_to_zero_at_the_last_step() -> None:
+def test_the_actors_learning_rate_decays_along_a_cosine_to_zero() -> None:
     half, full = updated(20), updated(40)
     expected = update_by_hand(CONFIG, half[0])
     assert_close(half[1].actor, expected.actor)
@@ -161,7 +161,7 @@ def test_the_actors_rate_falls_along_a_cosine_to_zero_at_the_last_step() -> None
         assert not same_bits(getattr(after, part), getattr(state, part))
 
 
-def test_a_fresh_state_has_a_target_that_is_a_copy_and_one_spread_of_one(monkeypatch) -> None:
+def test_a_new_state_has_a_copied_target_and_a_standard_deviation_of_one(monkeypatch) -> None:
     state, asked = started(iql, CONFIG, monkeypatch)
     kind = ("relu", "orthogonal")
     assert asked == [([2, 5, 2], *kind), (2, [4, 5, 1], *kind), ([2, 5, 1], *kind)]

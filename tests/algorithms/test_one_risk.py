@@ -1,4 +1,4 @@
-"""1R2R: what a step of its rollouts draws, how it values that and what it takes, against NumPy; and how it begins."""
+"""1R2R: what a step of its rollouts draws, how it values and chooses outcomes, against NumPy; and how it starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import scipy.stats
 
 from pspo.algorithms import one_risk, rambo
-from pspo.algorithms.common.model_based import Arrays, Setup, fresh_learned
+from pspo.algorithms.common.model_based import Arrays, Setup, fresh_params
 from pspo.algorithms.common.sac import Params
 from pspo.algorithms.one_risk import Config
 from pspo.algorithms.registry import preset
@@ -27,8 +27,8 @@ from tests.algorithms.baseline_cases import (
     critics_by_hand,
     f32,
     made_config,
-    made_log,
-    made_parts,
+    made_data,
+    made_setup,
     net_by_hand,
     same_bits,
 )
@@ -42,7 +42,7 @@ NORM = plain_norm()._replace(
     obs_std=np.array([2.0, 0.7], np.float32),
     reward_scale=np.asarray(0.5, np.float32),
 )
-PLACE = ModelEnv(
+ENV = ModelEnv(
     MODELS, KnownTermination(lambda obs, action, next_obs: next_obs[..., 0] > END), MODEL_NORM, NORM, unlimited()
 )
 RNG = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def made_net(*sizes: int, members: tuple[int, ...] = ()) -> MLP:
     return MLP(weights, [f32(RNG.normal(scale=0.3, size=(*members, size))) for size in sizes[1:]], "relu")
 
 
-LEARNED = Params(TanhGaussian(made_net(2, 5, 2), -20.0, 2.0), made_net(3, 6, 1, members=(2,)), jnp.float32(0.0))
+PARAMS = Params(TanhGaussian(made_net(2, 5, 2), -20.0, 2.0), made_net(3, 6, 1, members=(2,)), jnp.float32(0.0))
 
 
 def config_of(**changes: Any) -> Config:
@@ -63,7 +63,7 @@ def config_of(**changes: Any) -> Config:
 
 @cache
 def stepped(config: Config) -> Transitions:
-    step = jax.jit(partial(one_risk.risky_step, config, PLACE, ELITE, LEARNED))
+    step = jax.jit(partial(one_risk.risky_step, config, ENV, ELITE, PARAMS))
     after, rows = step(f32(OBS), KEY)
     np.testing.assert_array_equal(after, rows.next_obs)
     return Transitions(*(np.asarray(part) for part in rows))
@@ -71,7 +71,7 @@ def stepped(config: Config) -> Transitions:
 
 def act_by_hand(obs: np.ndarray, key: Any) -> np.ndarray:
     """The policy's own draw: tanh(mean + std noise) of the encoded observation."""
-    mean, log_std = np.split(net_by_hand(LEARNED.actor.net, (obs - NORM.obs_mean) / NORM.obs_std), 2, axis=-1)
+    mean, log_std = np.split(net_by_hand(PARAMS.actor.net, (obs - NORM.obs_mean) / NORM.obs_std), 2, axis=-1)
     noise = np.asarray(jax.random.normal(key, mean.shape), np.float64)
     return np.tanh(mean + np.exp(np.clip(log_std, -20.0, 2.0)) * noise)
 
@@ -85,7 +85,7 @@ class ByHand(NamedTuple):
 
 
 def candidates_by_hand(count: int = 10) -> ByHand:
-    """Every successor by the mean, spread and noise of its own member, valued by the smaller critic at a drawn a'."""
+    """Every successor from its own member, with its value by the smaller critic at a drawn a'."""
     k_action, k_outcome, k_value, _ = jax.random.split(KEY, 4)
     k_member, k_noise = jax.random.split(k_outcome)
     action = act_by_hand(OBS, k_action)
@@ -97,7 +97,7 @@ def candidates_by_hand(count: int = 10) -> ByHand:
     next_obs, reward = OBS + target[..., :2], target[..., 2] * 2.0 / 0.5
     terminal = next_obs[..., 0] > END
     features = (next_obs - NORM.obs_mean) / NORM.obs_std
-    after = critics_by_hand(LEARNED.critic, features, act_by_hand(next_obs, k_value)).min(axis=0)
+    after = critics_by_hand(PARAMS.critic, features, act_by_hand(next_obs, k_value)).min(axis=0)
     return ByHand(action, reward, next_obs, terminal, reward + 0.9 * np.where(terminal, 0.0, after))
 
 
@@ -148,7 +148,7 @@ def test_the_neutral_one_draws_a_single_successor_and_keeps_it() -> None:
         ({"candidates": 2, "risk": "wang", "wang_eta": 0.5}, [0.691462, 0.308538]),
     ],
 )
-def test_the_odds_are_those_of_the_risk_that_was_asked_for(changes: dict[str, Any], expected: list[float]) -> None:
+def test_probabilities_are_those_of_the_risk_measure(changes: dict[str, Any], expected: list[float]) -> None:
     np.testing.assert_allclose(one_risk.rank_weights(config_of(**changes)), expected, atol=1e-6)
 
 
@@ -156,10 +156,10 @@ def test_rollouts_are_valued_by_the_online_critics_and_not_by_the_target() -> No
     config = made_config(one_risk, starts=30, rollout_horizon=2, retain=1, cloning_steps=0, cvar_alpha=0.1)
     norm = plain_norm(action_dim=2)
     models = made_ensemble(inputs=4)
-    setup = Setup(Arrays(models, jnp.arange(3), PLACE.terminated), norm, norm, unlimited(norm.obs_mean.size))
-    log = made_log()
-    state = one_risk.init(config, setup, log, jax.random.PRNGKey(0))
-    begin_chunk = jax.jit(lambda state: one_risk.begin_chunk(config, setup, log, state)[0])
+    setup = Setup(Arrays(models, jnp.arange(3), ENV.terminated), norm, norm, unlimited(norm.obs_mean.size))
+    data = made_data()
+    state = one_risk.init(config, setup, data, jax.random.PRNGKey(0))
+    begin_chunk = jax.jit(lambda state: one_risk.begin_chunk(config, setup, data, state)[0])
     other = jax.tree.map(lambda leaf: -leaf, state.agent.params.critic)
     agent = state.agent
     online = agent._replace(params=agent.params._replace(critic=other))
@@ -173,19 +173,19 @@ def test_rollouts_are_valued_by_the_online_critics_and_not_by_the_target() -> No
     assert not same_bits(usual.key, state.key)
 
 
-def test_it_begins_as_a_clone_with_critics_that_are_fresh() -> None:
-    """Actions at their bounds, of which the log has some, are part of what is imitated."""
-    log, start = made_log(), {}
+def test_it_starts_from_behaviour_cloning_with_new_critics() -> None:
+    """Actions at their bounds, of which the dataset has some, are imitated too."""
+    data, start = made_data(), {}
     for steps in (0, 150):
         config = made_config(one_risk, starts=5, cloning_steps=steps, cloning_lr=0.01)
-        start[steps] = jax.jit(partial(one_risk.init, config, made_parts()))(log, KEY)  # pyright: ignore
-    fresh = fresh_learned(made_config(one_risk), made_parts().norm, 2, jax.random.split(KEY, 3)[1])
+        start[steps] = jax.jit(partial(one_risk.init, config, made_setup()))(data, KEY)  # pyright: ignore
+    fresh = fresh_params(made_config(one_risk), made_setup().norm, 2, jax.random.split(KEY, 3)[1])
     assert same_bits(jax.tree.leaves(start[0].agent.params.critic), jax.tree.leaves(start[150].agent.params.critic))
     for found, expected in zip(jax.tree.leaves(start[0].agent.params), jax.tree.leaves(fresh), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    features = made_parts().norm.encode(log.transitions.obs)
+    features = made_setup().norm.encode(data.transitions.obs)
     before, after = (
-        float(s.agent.params.actor.log_prob(features, log.transitions.action).mean()) for s in start.values()
+        float(s.agent.params.actor.log_prob(features, data.transitions.action).mean()) for s in start.values()
     )
     assert np.isfinite(after)
     assert after > before + 0.5
@@ -203,7 +203,7 @@ def test_the_defaults_are_the_authors() -> None:
 @pytest.mark.parametrize("name", ["laptop", "paper"])
 @pytest.mark.parametrize("task", ["liquidation", "hopper", "walker2d", "halfcheetah", None])
 def test_it_shares_the_models_of_rambo(name: str, task: str | None) -> None:
-    """The same recipe and discount: what the cache knows a pool by."""
+    """The same model settings and discount, which the cache knows a pool by."""
     here, there = build(Config, preset("1r2r", name, task)), build(rambo.Config, preset("rambo", name, task))
     assert (here.model, here.gamma) == (there.model, there.gamma)
 

@@ -35,12 +35,12 @@ from tests.algorithms.baseline_cases import (
     f32,
     joined,
     made_config,
-    made_log,
+    made_data,
     made_mlp,
     made_norm,
-    made_parts,
-    made_rows,
+    made_setup,
     made_state,
+    made_transitions,
     net_by_hand,
     same_bits,
     slopes,
@@ -58,7 +58,7 @@ CONFIG = made_config(
     risk_quantiles=3,
     risk_level=0.2,
 )
-NORM, ROWS, RNG = made_norm(), made_rows(), np.random.default_rng(0)
+NORM, ROWS, RNG = made_norm(), made_transitions(), np.random.default_rng(0)
 
 
 def made_learned() -> Params:
@@ -116,7 +116,7 @@ def target_by_hand(target: Params, imitation: VAE, rows: Transitions, noise: Noi
 
 
 def critic_loss_by_hand(critic: QuantileCritic, rows: Transitions, levels: Any, target: np.ndarray) -> float:
-    """Every pair of levels in every row."""
+    """Every pair of levels in every transition."""
     quantiles = critic_by_hand(critic, encoded(rows.obs), np.asarray(rows.action, np.float64), levels)
     terms = []
     for tau, quantile in zip(np.asarray(levels, np.float64), quantiles, strict=True):
@@ -152,7 +152,7 @@ def losses() -> tuple[Any, ...]:
     return jax.device_get(all_losses())
 
 
-def test_the_target_is_the_target_critics_quantiles_at_the_moved_imitation_and_nothing_after_an_end() -> None:
+def test_the_target_is_the_target_critics_quantiles_and_zero_after_an_end() -> None:
     target = losses()[0]
     assert target.shape == (4, BATCH)
     np.testing.assert_allclose(target, target_by_hand(TARGET, IMITATION, ROWS, NOISE), rtol=1e-4, atol=1e-5)
@@ -192,7 +192,7 @@ def test_the_quantile_huber_loss_is_least_at_the_quantile() -> None:
 # Risk measures
 
 MIDDLE = (np.arange(20_000) + 0.5) / 20_000
-U = np.array([0.0, *MIDDLE, 1.0 - 2**-24])  # one shape for all, as every shape is compiled anew
+U = np.array([0.0, *MIDDLE, 1.0 - 2**-24])  # one shape for all, as every shape is compiled again
 
 
 def levels(risk: str, **numbers: float) -> np.ndarray:
@@ -237,7 +237,7 @@ drawn_noise = jax.jit(lambda key: oraac.draw_noise(CONFIG, (BATCH, LATENT), key)
 
 @cache
 def steps() -> tuple[list[State], list[dict[str, jax.Array]]]:
-    """Six iterations on the same rows."""
+    """Six iterations on the same batch."""
     states, metrics = [made_state(oraac, CONFIG)], []
     for key in KEYS:
         state, found = one_step(states[-1], ROWS, key)
@@ -246,7 +246,7 @@ def steps() -> tuple[list[State], list[dict[str, jax.Array]]]:
     return states, metrics
 
 
-def test_the_vae_moves_until_its_steps_are_over_and_then_stays_to_the_bit() -> None:
+def test_the_vae_moves_until_its_steps_are_over_and_then_stays_bit_for_bit() -> None:
     states, metrics = steps()
     for i in range(3):
         assert not same_bits(states[i].vae, states[i + 1].vae)
@@ -266,7 +266,7 @@ def test_actor_and_targets_move_in_every_second_iteration_and_the_critic_in_all(
 
 @pytest.mark.parametrize("i", [1, 5], ids=["with the VAE training", "with it frozen"])
 def test_an_update_takes_vae_then_critic_then_actor_each_with_what_came_before_it(i: int) -> None:
-    """And each by Adam at a rate of its own; the moving averages come last."""
+    """And each by Adam at its own learning rate; the moving averages come last."""
     states, metrics = steps()
     before, after, noise = states[i], states[i + 1], drawn_noise(KEYS[i])
     assert len({CONFIG.vae_lr, CONFIG.critic_lr, CONFIG.actor_lr}) == 3
@@ -298,7 +298,7 @@ def test_an_update_takes_vae_then_critic_then_actor_each_with_what_came_before_i
     assert metrics[i - 1]["actor_loss"] == 0.0  # of two iterations one has a loss, and counts for both
 
 
-def test_latents_are_clipped_and_levels_are_shared_by_all_rows() -> None:
+def test_latents_are_clipped_and_levels_are_shared_by_the_batch() -> None:
     noise = drawn_noise(KEYS[0])
     for latent in (noise.latent, noise.next_latent):
         assert np.abs(latent).max() == 0.5
@@ -311,7 +311,7 @@ def test_latents_are_clipped_and_levels_are_shared_by_all_rows() -> None:
 
 def test_a_fresh_state_has_the_shapes_that_the_settings_ask_for() -> None:
     """The shapes of the networks made here by hand, which follow the same settings."""
-    fresh = jax.eval_shape(lambda key: oraac.init(CONFIG, made_parts(), made_log(), key), KEYS[0])
+    fresh = jax.eval_shape(lambda key: oraac.init(CONFIG, made_setup(), made_data(), key), KEYS[0])
     for found, made in ((fresh.vae, IMITATION), (fresh.params, LEARNED), (fresh.target, TARGET)):
         assert jax.tree.structure(found) == jax.tree.structure(made)
         assert [leaf.shape for leaf in jax.tree.leaves(found)] == [leaf.shape for leaf in jax.tree.leaves(made)]
@@ -321,7 +321,7 @@ def test_a_fresh_state_holds_the_made_networks_and_a_target_that_is_a_copy(monke
     monkeypatch.setattr(oraac, "vae", lambda *_: IMITATION)
     monkeypatch.setattr(oraac, "quantile_critic", lambda *_: LEARNED.critic)
     monkeypatch.setattr(oraac, "mlp", lambda *_, **kind: LEARNED.actor.net if kind == {"init": "torch"} else None)
-    state = oraac.init(CONFIG, made_parts(), made_log(), KEYS[0])
+    state = oraac.init(CONFIG, made_setup(), made_data(), KEYS[0])
     assert same_bits((state.vae, state.params, state.target), (IMITATION, LEARNED, LEARNED))
     assert int(state.step) == 0
 

@@ -33,7 +33,7 @@ def everywhere(algo: str, presets: tuple[str, ...], **numbers: Any) -> Table:
     return Table(algo, presets, " ".join(numbers), dict.fromkeys(DATASETS, tuple(numbers.values())))
 
 
-EPQ = {  # tau, epsilon, zeta, c_min, logsum, use_q_beta
+EPQ = {  # support_threshold, epsilon, zeta, c_min, logsum, use_q_beta
     "halfcheetah-random": (10.0, 2.0, 2.0, 0.2, False, False),
     "halfcheetah-medium": (10.0, 0.5, 2.0, 0.2, False, False),
     "halfcheetah-expert": (1.0, 0.5, 2.0, 0.2, False, False),
@@ -173,11 +173,12 @@ TABLES = [
     Table("oraac", ("laptop",), "gamma tau reach", {d: row[:3] for d, row in ORAAC.items()}),
     Table("oraac", ("paper",), "gamma tau reach width", ORAAC),
     everywhere("epq", BOTH, conservatism=20.0, samples=10, penalty_floor=0.005, ratio_temperature=1.0, neighbours=50),
-    everywhere("epq", BOTH, gamma=0.99, tau=0.005, **SAC_RATES),
-    everywhere("epq", ("paper",), width=256, depth=3, batch=512, steps=3_000_000, cloning_steps=10_000, **RAW),
-    Table("epq", ("laptop",), "tau epsilon zeta c_min logsum", {d: row[:5] for d, row in EPQ.items()}),
+    everywhere("epq", BOTH, gamma=0.99, target_tau=0.005, **SAC_RATES),
+    everywhere("epq", ("paper",), width=256, depth=3, batch=512, steps=3_000_000, cloning_steps=10_000),
+    everywhere("epq", ("paper",), states="raw", rewards="raw", gamma=0.99, target_tau=0.005),
+    Table("epq", ("laptop",), "support_threshold epsilon zeta c_min logsum", {d: row[:5] for d, row in EPQ.items()}),
     everywhere("epq", ("laptop",), use_q_beta=False),  # far too few steps for it
-    Table("epq", ("paper",), "tau epsilon zeta c_min logsum use_q_beta", EPQ),
+    Table("epq", ("paper",), "support_threshold epsilon zeta c_min logsum use_q_beta", EPQ),
     Table("combo", BOTH, "rollout_horizon conservatism", COMBO),
     everywhere("combo", BOTH, real_ratio=0.5, retain=5, **SAC_RATES),
     Table("rambo", BOTH, "rollout_horizon adversary_weight", RAMBO),
@@ -204,8 +205,9 @@ def test_a_preset_has_the_published_numbers_of_every_dataset(table: Table) -> No
     for name in table.presets:
         for dataset, wanted in table.numbers.items():
             found = numbers_of(table.algo, name, dataset)
-            said = {setting: found[setting] for setting in names}
-            assert said == dict(zip(names, wanted, strict=True)), f"{name}, {dataset}"
+            assert {setting: found[setting] for setting in names} == dict(zip(names, wanted, strict=True)), (
+                f"{name}, {dataset}"
+            )
 
 
 def test_epqs_authors_chose_for_every_dataset() -> None:

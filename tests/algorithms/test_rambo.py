@@ -1,4 +1,4 @@
-"""RAMBO: the model gradient and the likelihood beside it, the step that both make, and the models' turn, by NumPy."""
+"""RAMBO: the model gradient and the likelihood beside it, the models' step and training, against NumPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pspo.algorithms.common.model_based import Arrays, Setup
 from pspo.core.progress import silent
 from pspo.data.batches import DeviceDataset, Transitions
 from pspo.dynamics import adversary
-from pspo.dynamics.adversary import Logged, Played
+from pspo.dynamics.adversary import LoggedBatches, ModelOutcomes
 from pspo.dynamics.fit import ModelConfig, Targets, is_trained
 from pspo.dynamics.termination import KnownTermination
 from tests.algorithms.baseline_cases import (
@@ -32,7 +32,7 @@ from tests.algorithms.baseline_cases import (
     same_bits,
     slopes,
 )
-from tests.algorithms.tiny_task import tiny_log
+from tests.algorithms.tiny_task import tiny_dataset
 from tests.dynamics.dynamics_cases import made_ensemble, member_by_hand, plain_norm, unlimited
 
 OBS, BATCH, MEMBERS = 2, 6, 3
@@ -50,7 +50,7 @@ def ends(obs: Any, action: Any, next_obs: Any) -> Any:
     return next_obs[..., 0] > 1.0
 
 
-def made_log(rows: int = 30) -> DeviceDataset:
+def made_data(rows: int = 30) -> DeviceDataset:
     rng = np.random.default_rng(2)
     obs, next_obs = (f32(rng.normal(size=(rows, OBS))) for _ in range(2))
     reward, terminal = f32(rng.normal(size=rows)), jnp.asarray(rng.random(rows) < 0.2)
@@ -58,9 +58,9 @@ def made_log(rows: int = 30) -> DeviceDataset:
     return DeviceDataset(setup, jnp.arange(rows), reward, terminal)
 
 
-LOG = made_log()
+DATA = made_data()
 COUNTS = np.column_stack([np.repeat((np.arange(30) % 4 > 0)[:, None], OBS, 1), np.ones(30, bool)])
-PARTS = Setup(
+SETUP = Setup(
     Arrays(MODELS, jnp.asarray(ELITE), KnownTermination(ends), jnp.asarray(COUNTS)), NORM, MODEL_NORM, unlimited()
 )
 CONFIG = made_config(
@@ -79,16 +79,18 @@ CONFIG = made_config(
 
 @cache
 def state() -> Any:
-    return jax.jit(partial(rambo.init, CONFIG, PARTS, LOG))(jax.random.PRNGKey(0))
+    return jax.jit(partial(rambo.init, CONFIG, SETUP, DATA))(jax.random.PRNGKey(0))
 
 
-def made_played() -> Played:
-    return Played(f32(RNG.normal(size=(BATCH, 3))), f32(RNG.normal(size=(BATCH, 3))), f32(RNG.normal(size=BATCH) * 5))
+def made_played() -> ModelOutcomes:
+    return ModelOutcomes(
+        f32(RNG.normal(size=(BATCH, 3))), f32(RNG.normal(size=(BATCH, 3))), f32(RNG.normal(size=BATCH) * 5)
+    )
 
 
-def made_logged() -> Logged:
+def made_logged() -> LoggedBatches:
     counts = jnp.asarray(RNG.random((MEMBERS, 4, 3)) < 0.7)
-    return Logged(f32(RNG.normal(size=(MEMBERS, 4, 3))), Targets(f32(RNG.normal(size=(MEMBERS, 4, 3))), counts))
+    return LoggedBatches(f32(RNG.normal(size=(MEMBERS, 4, 3))), Targets(f32(RNG.normal(size=(MEMBERS, 4, 3))), counts))
 
 
 PLAYED, LOGGED = made_played(), made_logged()
@@ -107,7 +109,7 @@ def log_likelihood_by_hand(models: Any, members: list[int], x: Any, target: Any)
     return scipy.special.logsumexp(each, axis=0) - np.log(len(members))
 
 
-def losses_by_hand(models: Any, played: Played, logged: Logged) -> tuple[float, float]:
+def losses_by_hand(models: Any, played: ModelOutcomes, logged: LoggedBatches) -> tuple[float, float]:
     """The policy's value through the elites, and the likelihood of every member on its own rows."""
     advantage = np.asarray(played.advantage, np.float64)
     advantage = (advantage - advantage.mean()) / advantage.std()
@@ -117,13 +119,13 @@ def losses_by_hand(models: Any, played: Played, logged: Logged) -> tuple[float, 
         mean, log_std = member_by_hand(models, m, np.asarray(logged.x[m], np.float64))
         square = ((np.asarray(logged.targets.value[m], np.float64) - mean) / np.exp(log_std)) ** 2
         likelihood += (np.asarray(logged.targets.counts[m]) * (square + 2.0 * log_std)).mean()  # pyright: ignore
-        spread = np.asarray(models.log_std_high[m], np.float64) - np.asarray(models.log_std_low[m], np.float64)
-        likelihood += 0.02 * spread.mean() / 3.0
+        width = np.asarray(models.log_std_high[m], np.float64) - np.asarray(models.log_std_low[m], np.float64)
+        likelihood += 0.02 * width.mean() / 3.0
     return value, likelihood
 
 
 @jax.jit
-def gradients(played: Played, logged: Logged) -> Any:
+def gradients(played: ModelOutcomes, logged: LoggedBatches) -> Any:
     """Of the whole loss, and of the likelihood alone, at the made models."""
 
     def whole(moving: Any) -> Any:
@@ -163,7 +165,7 @@ def test_the_likelihood_is_the_elites_average_density_jointly_over_all_columns()
 
 def test_the_gradient_of_the_models_is_that_of_value_and_likelihood() -> None:
     """By finite differences of both in double precision; targets that were not logged have no part."""
-    found, facts, _ = found_gradients()
+    found, info, _ = found_gradients()
 
     def loss(models: Any) -> float:
         value, likelihood = losses_by_hand(models, PLAYED, LOGGED)
@@ -171,12 +173,12 @@ def test_the_gradient_of_the_models_is_that_of_value_and_likelihood() -> None:
 
     assert_close(found, slopes(loss, trained(MODELS)), atol=2e-5)
     value, likelihood = losses_by_hand(MODELS, PLAYED, LOGGED)
-    assert float(facts["adversary_loss"]) == pytest.approx(value, rel=1e-4)
-    assert float(facts["likelihood_loss"]) == pytest.approx(likelihood / MEMBERS, rel=1e-4)
+    assert float(info["adversary_loss"]) == pytest.approx(value, rel=1e-4)
+    assert float(info["likelihood_loss"]) == pytest.approx(likelihood / MEMBERS, rel=1e-4)
 
 
 def test_only_elites_feel_the_adversary() -> None:
-    """A member outside has the gradient of its likelihood, to the bit (acceptance test 10)."""
+    """A member outside has the gradient of its likelihood, bit for bit."""
     whole, _, likelihood = found_gradients()
     assert same_bits(member(whole, 1), member(likelihood, 1))
     for m in ELITE:
@@ -188,14 +190,14 @@ def test_what_turned_out_well_becomes_less_likely_and_what_went_badly_more() -> 
     elites = MODELS.take(jnp.asarray(ELITE))
 
     @jax.jit
-    def change(played: Played) -> Any:
+    def change(played: ModelOutcomes) -> Any:
         grads = jax.grad(lambda moving: adversary.adversarial_loss(eqx.combine(moving, elites), played))(
             trained(elites)
         )
         moved = eqx.combine(jax.tree.map(lambda leaf, g: leaf - 1e-3 * g, trained(elites), grads), elites)
         return adversary.log_likelihood(moved, *played[:2]) - adversary.log_likelihood(elites, *played[:2])
 
-    two = Played(PLAYED.x[:2], PLAYED.target[:2], f32([7.0, 3.0]))  # better and worse than their average
+    two = ModelOutcomes(PLAYED.x[:2], PLAYED.target[:2], f32([7.0, 3.0]))  # better and worse than their average
     up, down = change(two)
     assert up < -1e-4
     assert down > 1e-4
@@ -204,7 +206,7 @@ def test_what_turned_out_well_becomes_less_likely_and_what_went_badly_more() -> 
     )  # no difference, no push
 
 
-def test_an_outcome_is_drawn_by_one_elite_per_row_anew_each_time() -> None:
+def test_an_outcome_is_drawn_by_another_elite_per_state_each_time() -> None:
     rows = 600
     certain = eqx.tree_at(
         lambda m: (m.log_std_low, m.log_std_high), MODELS, (jnp.full((3, 3), -14.0), jnp.full((3, 3), -13.0))
@@ -219,7 +221,7 @@ def test_an_outcome_is_drawn_by_one_elite_per_row_anew_each_time() -> None:
         assert distance.min(1).max() < 1e-4
         by.append(distance.argmin(1))
     assert np.bincount(by[0], minlength=3).min() > rows / 5
-    assert 0.5 < (by[0] != by[1]).mean() < 0.8  # two thirds, had each been drawn anew
+    assert 0.5 < (by[0] != by[1]).mean() < 0.8  # two thirds, if each is drawn again
 
     alone = MODELS.take(jnp.asarray([1]))
     mean, log_std = member_by_hand(MODELS, 1, np.asarray(x[:1], np.float64))
@@ -234,9 +236,9 @@ def test_an_advantage_compares_the_outcome_under_the_mode_with_the_action(monkey
     target = np.random.default_rng(5).normal(size=(BATCH, 3))
     target[:2, 0] = 6.0  # far enough for an end
     monkeypatch.setattr(rambo, "draw_targets", lambda models, x, key: f32(target))
-    place = rambo.ModelEnv(MODELS, KnownTermination(ends), norm, NORM, unlimited(edge_low=-0.5))
-    obs = LOG.transitions.obs[:BATCH]
-    played, next_obs = jax.jit(partial(rambo.play, CONFIG, place, params))(obs, jax.random.PRNGKey(3))
+    env = rambo.ModelEnv(MODELS, KnownTermination(ends), norm, NORM, unlimited(edge_low=-0.5))
+    obs = DATA.transitions.obs[:BATCH]
+    played, next_obs = jax.jit(partial(rambo.play, CONFIG, env, params))(obs, jax.random.PRNGKey(3))
 
     raw = target * np.asarray(MODELS.target_std) + np.asarray(MODELS.target_mean)
     reached = np.maximum(np.asarray(obs) + raw[:, :2], -0.5)
@@ -255,10 +257,10 @@ def test_an_advantage_compares_the_outcome_under_the_mode_with_the_action(monkey
     assert np.abs(action - np.tanh(net_by_hand(params.actor.net, now)[:, :1])).max() > 0.01  # with the policy's noise
 
 
-def test_logged_rows_come_as_the_fit_has_them_and_differ_between_members() -> None:
-    place = rambo.ModelEnv(MODELS, KnownTermination(ends), MODEL_NORM, NORM, unlimited())
-    logged = jax.jit(lambda key: adversary.draw_logged(place, LOG, jnp.asarray(COUNTS), 50, key))(jax.random.PRNGKey(1))
-    rows = LOG.transitions
+def test_real_transitions_are_those_of_the_fit_and_differ_between_members() -> None:
+    env = rambo.ModelEnv(MODELS, KnownTermination(ends), MODEL_NORM, NORM, unlimited())
+    logged = jax.jit(lambda key: adversary.draw_logged(env, DATA, jnp.asarray(COUNTS), 50, key))(jax.random.PRNGKey(1))
+    rows = DATA.transitions
     x = np.column_stack([(np.asarray(rows.obs) - MODEL_NORM.obs_mean) / MODEL_NORM.obs_std, rows.action])
     raw = np.column_stack([np.asarray(rows.next_obs) - np.asarray(rows.obs), np.asarray(rows.reward) / 4.0])
     value = (raw - np.asarray(MODELS.target_mean)) / np.asarray(MODELS.target_std)
@@ -270,50 +272,50 @@ def test_logged_rows_come_as_the_fit_has_them_and_differ_between_members() -> No
     assert len({tuple(part) for part in picked}) == MEMBERS
 
 
-def test_a_step_is_adams_on_that_loss_and_rollouts_begin_anew_only_in_their_time(monkeypatch) -> None:
-    monkeypatch.setattr(rambo, "play", lambda config, place, params, obs, key: (PLAYED, obs + 100.0))
+def test_a_step_is_adams_on_that_loss_and_rollouts_restart_on_schedule(monkeypatch) -> None:
+    monkeypatch.setattr(rambo, "play", lambda config, env, params, obs, key: (PLAYED, obs + 100.0))
     monkeypatch.setattr(rambo, "draw_logged", lambda *_: LOGGED)
     fill = lambda leaf: f32(RNG.uniform(0.01, 0.05, leaf.shape)) if leaf.dtype == np.float32 else leaf + 3  # noqa: E731
     opt = jax.tree.map(fill, state().models_opt)
-    turn = rambo.Turn(state().models, opt, jnp.full((BATCH, OBS), 1000.0))
-    step = jax.jit(lambda turn, number: rambo.models_step(
-        CONFIG, PARTS, LOG, state().agent.params, turn, (number, jax.random.PRNGKey(4))
+    training = rambo.ModelTraining(state().models, opt, jnp.full((BATCH, OBS), 1000.0))
+    step = jax.jit(lambda training, number: rambo.models_step(
+        CONFIG, SETUP, DATA, state().agent.params, training, (number, jax.random.PRNGKey(4))
     )[0])  # fmt: skip
-    first = step(turn, 0)
-    moved = adam_by_hand(turn.models, jax.tree.map(np.float64, found_gradients()[0]), adam_moments(opt), 0.02)
-    decayed = jax.tree.map(lambda new, old: new - 0.02 * 0.1 * np.asarray(old, np.float64), moved, turn.models)
+    first = step(training, 0)
+    moved = adam_by_hand(training.models, jax.tree.map(np.float64, found_gradients()[0]), adam_moments(opt), 0.02)
+    decayed = jax.tree.map(lambda new, old: new - 0.02 * 0.1 * np.asarray(old, np.float64), moved, training.models)
     assert_close(first.models, decayed, atol=1e-5)
-    logged = np.asarray(LOG.transitions.obs)
+    logged = np.asarray(DATA.transitions.obs)
     for number, begins in ((0, True), (1, False), (2, True), (3, False)):
-        from_where = np.asarray(step(turn, number).obs) - 100.0
+        from_where = np.asarray(step(training, number).obs) - 100.0
         fresh = [(np.abs(logged - one).max(1) < 1e-4).any() for one in from_where]
         assert all(fresh) if begins else (from_where == 1000.0).all()
 
 
 @cache
-def imagining(weight: float) -> Any:
+def compiled_begin_chunk(weight: float) -> Any:
     config = made_config(rambo, **{name: getattr(CONFIG, name) for name in CHANGED} | {"adversary_weight": weight})
-    return jax.jit(partial(rambo.begin_chunk, config, PARTS, LOG))
+    return jax.jit(partial(rambo.begin_chunk, config, SETUP, DATA))
 
 
 CHANGED = ("batch", "starts", "rollout_horizon", "adversary_steps", "adversary_lr", "model")
 
 
-def test_the_models_have_their_turn_after_every_chunk_but_not_before_the_first() -> None:
-    begin_chunk, begun = imagining(0.4), state()
-    first, said = begin_chunk(begun)
+def test_models_are_trained_after_every_chunk_but_not_before_the_first() -> None:
+    begin_chunk, begun = compiled_begin_chunk(0.4), state()
+    first, _, metrics = begin_chunk(begun)
     assert same_bits((first.models, first.models_opt), (begun.models, begun.models_opt))
-    assert float(said["adversary_loss"]) == float(said["likelihood_loss"]) == 0.0
+    assert float(metrics["adversary_loss"]) == float(metrics["likelihood_loss"]) == 0.0
     later = begun._replace(step=jnp.int32(5))
-    second, said = begin_chunk(later)
-    assert same_bits((second, said), begin_chunk(later))
+    second, _, metrics = begin_chunk(later)
+    assert same_bits((second, None, metrics), begin_chunk(later))
     assert int(adam_moments(second.models_opt).count) == CONFIG.adversary_steps
-    assert np.isfinite(list(map(float, said.values()))).all()
-    assert float(said["likelihood_loss"]) != 0.0
+    assert np.isfinite(list(map(float, metrics.values()))).all()
+    assert float(metrics["likelihood_loss"]) != 0.0
     assert same_bits(second.agent, begun.agent)
     for before, after in zip(jax.tree.leaves(begun.models), jax.tree.leaves(second.models), strict=True):
         assert np.abs(np.asarray(after) - np.asarray(before)).max() > 1e-3
-    # The same policy from the same states: only the models that it met differ.
+    # The same policy from the same states: only the models differ.
     assert 20 <= int(first.buffer.size) <= 40
     assert 20 <= int(second.buffer.size) <= 40
     assert same_bits(first.buffer.rows.action[:20], second.buffer.rows.action[:20])
@@ -323,28 +325,28 @@ def test_the_models_have_their_turn_after_every_chunk_but_not_before_the_first()
 
 def test_without_the_adversary_the_models_stay_as_they_were_fitted() -> None:
     later = state()._replace(step=jnp.int32(5))
-    after, said = imagining(0.0)(later)
+    after, _, metrics = compiled_begin_chunk(0.0)(later)
     assert same_bits((after.models, after.models_opt), (later.models, later.models_opt))
     assert same_bits(eqx.combine(after.models, MODELS), MODELS)
-    assert float(said["adversary_loss"]) == float(said["likelihood_loss"]) == 0.0
+    assert float(metrics["adversary_loss"]) == float(metrics["likelihood_loss"]) == 0.0
     assert int(after.buffer.size) >= 20
 
 
 def test_rollouts_go_through_the_elites_alone() -> None:
-    """Members outside may say what they like."""
+    """Predictions of other members have no effect."""
     absurd = eqx.tree_at(lambda m: m.net.biases[-1], state().models, state().models.net.biases[-1].at[1].set(1e6))
-    begin_chunk = imagining(0.0)
+    begin_chunk = compiled_begin_chunk(0.0)
     assert same_bits(begin_chunk(state())[0].buffer, begin_chunk(state()._replace(models=absurd))[0].buffer)
 
 
-def test_it_begins_with_the_pool_and_a_policy_that_imitates_the_log() -> None:
+def test_it_starts_with_the_pool_and_a_policy_from_behaviour_cloning() -> None:
     begun = state()
     assert same_bits(eqx.combine(begun.models, MODELS), MODELS)
     assert begun.models.target_mean is None  # a scale that nothing trains is not part of the state
     assert int(begun.step) == int(begun.buffer.size) == 0
-    features = NORM.encode(LOG.transitions.obs)
-    plain = rambo.model_based.init(CONFIG, PARTS, LOG, jax.random.split(jax.random.PRNGKey(0))[0])
-    likelihood = jax.jit(lambda actor: actor.log_prob(features, LOG.transitions.action).mean())
+    features = NORM.encode(DATA.transitions.obs)
+    plain = rambo.model_based.init(CONFIG, SETUP, DATA, jax.random.split(jax.random.PRNGKey(0))[0])
+    likelihood = jax.jit(lambda actor: actor.log_prob(features, DATA.transitions.action).mean())
     assert likelihood(begun.agent.params.actor) > likelihood(plain.agent.params.actor) + 0.1
     assert same_bits(begun.agent.params.critic, plain.agent.params.critic)
     assert rambo.policies(begun) == {"policy": begun.agent.params.actor}
@@ -355,12 +357,12 @@ def test_it_knows_which_next_states_were_logged(unknown: bool, monkeypatch) -> N
     monkeypatch.setattr(
         rambo.model_based,
         "prepare",
-        lambda *_: (PARTS._replace(arrays=PARTS.arrays._replace(counts=None)), {"pool": 1}),
+        lambda *_: (SETUP._replace(arrays=SETUP.arrays._replace(counts=None)), {"pool": 1}),
     )
-    device_data = tiny_log(40)
+    device_data = tiny_dataset(40)
     known = ~device_data.terminal if unknown else np.ones(40, bool)
-    setup, facts = rambo.prepare(CONFIG, tiny_log(40, next_known=known), 0, silent)
-    assert facts == {"pool": 1}
+    setup, info = rambo.prepare(CONFIG, tiny_dataset(40, next_known=known), 0, silent)
+    assert info == {"pool": 1}
     if not unknown:
         assert setup.arrays.counts is None
     else:

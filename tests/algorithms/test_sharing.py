@@ -1,4 +1,4 @@
-"""Who stands on whose models, and what the user is told of it."""
+"""Which algorithms share models, and the message to the user."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def test_the_laptop_presets_share_two_pools(family: set[str], where: str) -> Non
         assert set(sharers(algo, config_of(algo, data), "laptop", data)) == family - {algo}
 
 
-def test_another_recipe_or_discount_is_nobody_elses() -> None:
+def test_other_model_settings_or_another_discount_are_not_shared() -> None:
     data = DATA["hopper"]
     for change in ({"model.steps": 7}, {"gamma": 0.5}):
         assert sharers("mopo", config_of("mopo", data, **change), "laptop", data) == []
 
 
-def test_the_user_is_told_where_models_come_from_and_whom_they_serve() -> None:
+def test_the_message_says_where_models_come_from_and_who_shares_them() -> None:
     data = DATA["liquidation"]
-    found = about_pool("rambo", config_of("rambo", data), "laptop", data, {"cached": True})
-    assert found == "models: 10 networks, found in the cache; the same serve 1r2r"
+    text = about_pool("rambo", config_of("rambo", data), "laptop", data, {"cached": True})
+    assert text == "models: 10 networks, found in the cache; the same serve 1r2r"
     alone = about_pool("rambo", config_of("rambo", data, **{"model.pool": 3}), "laptop", data, {"cached": False})
     assert alone == "models: 3 networks, fitted now, and kept in the cache"

@@ -22,15 +22,15 @@ from tests.algorithms.baseline_cases import (
     encoded,
     f32,
     made_config,
-    made_rows,
     made_state,
+    made_transitions,
     net_by_hand,
     same_bits,
     slopes,
     started,
 )
 
-CONFIG, ROWS, KEY = made_config(td3bc), made_rows(), jax.random.PRNGKey(7)
+CONFIG, ROWS, KEY = made_config(td3bc), made_transitions(), jax.random.PRNGKey(7)
 FEATURES, NEXT_FEATURES, LOGGED = encoded(ROWS.obs), encoded(ROWS.next_obs), np.asarray(ROWS.action, np.float64)
 
 
@@ -109,7 +109,7 @@ def test_the_target_smooths_the_target_actors_action_and_takes_the_smaller_criti
     assert set(q.argmin(axis=0)) == {0, 1}  # and so has the minimum
 
 
-def test_lambda_takes_the_first_critic_and_imitation_averages_over_rows_and_columns() -> None:
+def test_lambda_takes_the_first_critic_and_imitation_averages_over_batch_and_columns() -> None:
     state = made_state(td3bc, CONFIG)
     actor, critic = state.params
     for config in (CONFIG, made_config(td3bc, alpha=0.0), made_config(td3bc, imitation=0.0, alpha=0.7)):
@@ -132,7 +132,7 @@ def test_an_iteration_without_actor_step_moves_the_critics_only() -> None:
     assert metrics["actor_loss"] == 0.0
 
 
-def test_an_iteration_with_actor_step_moves_the_critics_then_the_actor_then_the_averages() -> None:
+def test_an_iteration_with_actor_step_moves_critics_then_actor_then_averages() -> None:
     """The actor's gradient is taken at the new critics with lambda as a number, the averages at the new networks."""
     state, after, metrics = updated(1)
     expected = update_by_hand(CONFIG, state, acting=True)

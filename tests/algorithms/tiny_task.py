@@ -1,7 +1,8 @@
-"""A task that every algorithm must learn within seconds, with a cliff just outside what the log has seen.
+"""A task that every algorithm must learn within seconds, with a cliff just outside the dataset.
 
-The log's actions are 0.5 s plus at most 0.3; further along that direction pays more, up to the log's edge. Beyond it
-the reward falls from 1.6 to -1, which no logged row tells: who trusts a critic's extrapolation falls off.
+The dataset's actions are 0.5 s plus at most 0.3; further along that direction pays more, up to the edge of the data.
+Beyond it the reward falls from 1.6 to -1, which no transition shows: a policy that trusts the critic's extrapolation
+falls off.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ EPISODE = 10
 
 
 def pay(obs: np.ndarray, action: np.ndarray) -> np.ndarray:
-    """1 on the log's average, 1.6 at its better edge, -1 beyond either."""
+    """1 on the dataset's average, 1.6 at its better edge, -1 beyond either."""
     away = action - 0.5 * obs[..., :ACTIONS]
     return np.where(np.abs(away).max(-1) < EDGE, 1.0 + 2.0 * away.mean(-1), -1.0)
 
 
-def tiny_log(rows: int = 4000, seed: int = 0, **changes: Any) -> Dataset:
-    """States come and go whatever one does; the third column counts. Every second episode ends, the others time out."""
+def tiny_dataset(rows: int = 4000, seed: int = 0, **changes: Any) -> Dataset:
+    """States do not depend on actions; the third column counts. Every second episode ends, the others time out."""
     rng = np.random.default_rng(seed)
     t = np.arange(rows) % EPISODE
     obs = rng.uniform(-1.0, 1.0, (rows, OBS)).astype(np.float32)
@@ -47,11 +48,11 @@ def tiny_log(rows: int = 4000, seed: int = 0, **changes: Any) -> Dataset:
     return Dataset(**(fields | changes))
 
 
-def extreme_log(rows: int = 1000) -> Dataset:
-    """Finite, and nothing like what networks are made for: huge and tiny units, outliers, actions at the bounds."""
+def extreme_dataset(rows: int = 1000) -> Dataset:
+    """Finite, and nothing like usual data: huge and tiny units, outliers, actions at the bounds."""
     rng = np.random.default_rng(1)
-    log = tiny_log(rows)
-    obs, next_obs = (np.array(part) for part in (log.obs, log.next_obs))
+    plain = tiny_dataset(rows)
+    obs, next_obs = (np.array(part) for part in (plain.obs, plain.next_obs))
     for part in (obs, next_obs):
         part[:, 0] *= 1e5
         part[:, 1] = 7.0  # a constant
@@ -59,10 +60,10 @@ def extreme_log(rows: int = 1000) -> Dataset:
     action = np.sign(rng.uniform(-1.0, 1.0, (rows, ACTIONS))).astype(np.float32)
     reward = (rng.standard_normal(rows) * 1e3).astype(np.float32)
     reward[7] = 1e6
-    return tiny_log(rows, obs=obs, next_obs=next_obs, action=action, reward=reward)
+    return tiny_dataset(rows, obs=obs, next_obs=next_obs, action=action, reward=reward)
 
 
 def score(act: Any) -> float:
     """Mean pay of a policy over fresh states."""
-    obs = tiny_log(2000, seed=99).obs
+    obs = tiny_dataset(2000, seed=99).obs
     return float(pay(obs, act(obs)).mean())

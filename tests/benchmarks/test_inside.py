@@ -1,4 +1,4 @@
-"""`python -m benchmarks.inside`: what a run believes beside the truth, on a tiny hopper run."""
+"""`python -m benchmarks.inside`: models, critic and policy beside the simulator, on a tiny hopper run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from benchmarks.restore import restore
 
 import pspo
 from benchmarks import inside
-from pspo.collecting.collect import collect
+from pspo.collecting import collect
 from pspo.core.files import read_arrays
+from pspo.core.progress import Reporter
 
 pytest.importorskip("mujoco", reason="needs the extra pspo[mujoco]")
 pytestmark = pytest.mark.slow
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("inside")
-    collect("hopper-random", folder / "hopper.hdf5", 400, say=lambda _: None)
+    collect("hopper-random", folder / "hopper.hdf5", transitions=400, reporter=Reporter(message=lambda _: None))
     small = {"steps": 20, "evaluate_every": 20, "evaluate_episodes": 1, "kl_limit": 0.5, "improvement": "gradient"}
     done = pspo.train(folder / "hopper.hdf5", preset="smoke", out=folder / "run", settings=small, episodes=1)
     return done.path
@@ -34,7 +35,7 @@ def test_a_restored_run_is_the_one_that_was_saved(run) -> None:
     assert any(np.array_equal(array, found.state.rollouts.obs) for array in read_arrays(newest)[0].values())
 
 
-def test_a_pool_that_is_gone_is_said(run, monkeypatch) -> None:
+def test_a_missing_pool_is_refused(run, monkeypatch) -> None:
     monkeypatch.setattr(pspo.runs.directory.Run, "read", _other_pool(pspo.runs.directory.Run.read))
     with pytest.raises(SystemExit, match="does not hold the pool"):
         restore(run)
@@ -48,17 +49,17 @@ def _other_pool(read):
     return reading
 
 
-def test_the_lines_hold_the_logs_own_numbers(run, monkeypatch) -> None:
-    monkeypatch.setattr(inside, "IMAGINED", 3)
+def test_the_lines_have_the_datasets_numbers(run, monkeypatch) -> None:
+    monkeypatch.setattr(inside, "MODEL_EPISODES", 3)
     monkeypatch.setattr(inside, "EPISODES", 2)
     monkeypatch.setattr(inside, "HORIZON", 100)
     found = restore(run)
-    lines = list(inside.look(found))
-    logged = next(line for line in lines if "in the log" in line)
+    lines = list(inside.describe(found))
+    of_mu = next(line for line in lines if line.startswith("mu with its noise"))
     mean, length = found.data.episode_returns().mean(), found.data.episode_lengths().mean()
-    assert logged.endswith(f"in the log {mean:.0f} in {length:.0f} steps")
+    assert of_mu.endswith(f"dataset {mean:.0f} in {length:.0f} steps")
     true = next(line for line in lines if line.startswith("policy by its mode"))
-    raw = float(re.search(r"true (-?\d+) in", true)[1])
+    raw = float(re.search(r"simulator (-?\d+) in", true)[1])
     played = inside.simulate(found, found.state.params.policy, noisy=False)
     assert raw == pytest.approx(np.mean([e.total for e in played]), abs=0.51)
     assert sum("steps left: critic" in line for line in lines) >= 1

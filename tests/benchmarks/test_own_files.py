@@ -19,7 +19,7 @@ pytest.importorskip("pyarrow", reason="needs the extra that reads Parquet")
 
 @pytest.mark.parametrize("ending", own_files.FORMATS)
 def test_the_table_is_the_log_without_next_states(ending: str, tmp_path: Path) -> None:
-    own_files.write_log(tmp_path / f"log.{ending}")
+    own_files.write_table(tmp_path / f"log.{ending}")
     columns = {"obs": "time,inventory,price", "action": "sell"}
     found, log = load_dataset(tmp_path / f"log.{ending}", columns), load_dataset("liquidation")
     assert found.task is None
@@ -33,7 +33,7 @@ def test_the_table_is_the_log_without_next_states(ending: str, tmp_path: Path) -
 
 
 def test_what_is_run_and_kept(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(own_files, "write_log", lambda path: None)
+    monkeypatch.setattr(own_files, "write_table", lambda path: None)
     started: list[list[str]] = []
 
     def run(command: list[str], **_) -> SimpleNamespace:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.speed --quick` runs and writes what the documentation reads. Nothing here looks at a clock."""
+"""`python -m benchmarks.speed --quick` runs and writes what the documentation reads. Nothing depends on a clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pspo.experiments import timing
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Half a minute of compiling: what looks at it is slow."""
+    """Half a minute of compiling: tests that need it are slow."""
     out = tmp_path_factory.mktemp("speed") / "deeper" / "speed.json"
     speed.main(["--quick", "--out", str(out)])
     return json.loads(out.read_text())
@@ -79,7 +79,7 @@ def test_step_formula_by_hand(written):
     assert found["ensemble forward"] == 3 * 32 * 2 * ((features + 1) * 16 + 16 * 16 + 16 * 8)
     assert found["value at next states"] == (4 * 3 * 32 + 32) * value
     assert found["target critics"] == 2 * (16 * 64 + 32) * critic
-    assert found["policy, mu and centre"] == (32 + 32 + 64 + 64) * policy
+    assert found["policy, mu and target policy"] == (32 + 32 + 64 + 64) * policy
     assert found["gradients"] == 64 * (
         2 * (3 * critic - first_critic) + (3 * value - first_value) + (3 * policy - first_policy)
     )

@@ -32,15 +32,15 @@ def with_nan(n: int = 200) -> np.ndarray:
 
 
 def one_sentence(text: str) -> str:
-    """What was said, and that it is one line from pspo without a traceback."""
-    said = text.strip().splitlines()
-    assert len(said) == 1, text
-    assert said[0].startswith("pspo: ")
-    return said[0]
+    """The message, which must be one line from pspo without a traceback."""
+    lines = text.strip().splitlines()
+    assert len(lines) == 1, text
+    assert lines[0].startswith("pspo: ")
+    return lines[0]
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["liquidatoin"], "did you mean 'liquidation'"),
         (["liquidation", "--algo", "psop"], "did you mean 'pspo'"),
@@ -61,30 +61,30 @@ def one_sentence(text: str) -> str:
         (["no-such-file.npz"], "no-such-file.npz"),
     ],
 )
-def test_a_wrong_word_is_named_and_nothing_is_written(words, says, tmp_path: Path, capsys, monkeypatch) -> None:
+def test_a_wrong_option_is_named_and_nothing_is_written(words, message, tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["train", *words, "--out", str(tmp_path / "run"), "--quiet"]) == 2
-    assert says in one_sentence(capsys.readouterr().err)
+    assert message in one_sentence(capsys.readouterr().err)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("arrays", "says"),
+    ("arrays", "message"),
     [
         (rows(rewards=with_nan()), "17"),
         (rows(actions=np.zeros((150, 1), np.float32)), "150"),
         (rows(actions=np.full((200, 1), np.inf, np.float32)), "action"),
     ],
 )
-def test_bad_data_are_refused(arrays, says, tmp_path: Path, capsys) -> None:
+def test_bad_data_are_refused(arrays, message, tmp_path: Path, capsys) -> None:
     np.savez(tmp_path / "log.npz", **arrays)
     assert main(["train", str(tmp_path / "log.npz"), "--out", str(tmp_path / "run"), "--quiet"]) == 2
-    assert says in one_sentence(capsys.readouterr().err)
+    assert message in one_sentence(capsys.readouterr().err)
     assert not (tmp_path / "run").exists()
     assert main(["check", str(tmp_path / "log.npz")]) == 2
 
 
-def test_an_output_directory_that_cannot_be_made(capsys) -> None:
+def test_an_output_directory_that_cannot_be_created_is_named(capsys) -> None:
     assert main(["train", "liquidation", *TINY, "--out", "/proc/nowhere/run"]) == 2
     assert "/proc/nowhere/run" in one_sentence(capsys.readouterr().err)
 
@@ -97,10 +97,10 @@ def test_an_output_directory_in_use_is_left_alone(tmp_path: Path, capsys) -> Non
 
 
 @pytest.mark.slow  # tests/robustness fills disks for less
-def test_a_disk_that_fills_up_costs_nothing_but_time(tmp_path: Path) -> None:
-    """Writes fail in the middle of the run; once there is room again, the run goes on."""
+def test_a_run_stopped_by_a_full_disk_resumes_to_the_same_policy(tmp_path: Path) -> None:
+    """Writes fail during the run; once there is room again, the run is resumed."""
     run, limit = tmp_path / "run", 10_000  # bytes per file: too few for a checkpoint of these networks
-    quick = ["liquidation", "--algo", "bc", *TINY]  # what is written does not depend on what is learned
+    quick = ["liquidation", "--algo", "bc", *TINY]  # the same files as any other algorithm, and quickly
     words = ["train", *quick, "--out", run]
     pspo("train", *quick, "--out", tmp_path / "warm")  # programs are cached
     code = f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
@@ -117,9 +117,19 @@ def test_a_disk_that_fills_up_costs_nothing_but_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["resume", "evaluate", "report"])
-def test_a_directory_that_is_no_run(command: str, tmp_path: Path, capsys) -> None:
+def test_a_directory_that_is_not_a_run_is_refused(command: str, tmp_path: Path, capsys) -> None:
     assert main([command, str(tmp_path)]) == 2
     one_sentence(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("seeds", [[], ["--seeds", "2"]])
+def test_the_old_name_of_a_setting_is_one_warning_without_a_file_name(seeds, tmp_path: Path, capsys) -> None:
+    settings = ["--set", "critic_rate=1e-3", "--set", "steps=none"]
+    assert main(["train", "liquidation", "--algo", "td3bc", *settings, *seeds, "--out", str(tmp_path / "run")]) == 2
+    warning, error = capsys.readouterr().err.splitlines()
+    assert warning == "pspo: warning: critic_rate is now called critic_lr; the old name works until version 0.3."
+    assert error == "pspo: steps=none is not a whole number."
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_command_exits_with_2(capsys) -> None:

@@ -1,9 +1,11 @@
-"""What the commands leave and print, and the same from Python."""
+"""What the commands write and print, and the same from Python."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 import pspo as library
 from pspo.cli.main import main
+from pspo.training.monitor import SILENT
 from tests.cli.command_line import TINY, pspo
 
 
@@ -37,13 +40,13 @@ def test_a_run_directory_is_complete(run: Path) -> None:
     assert json.loads((run / "config.json").read_text())["settings"]["gamma"] == 1.0
 
 
-def test_every_chunk_logs_what_the_method_rests_on(run: Path) -> None:
+def test_every_chunk_logs_the_diagnostics_of_pspo(run: Path) -> None:
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    wanted = {"posterior_entropy", "effective_models", "f_mean", "kl_mu", "kl_centre", "alpha", "lambda"}
+    wanted = {"posterior_entropy", "effective_models", "f_mean", "kl_mu", "kl_target_policy", "alpha", "lambda"}
     wanted |= {"critic_loss", "q_min", "q_max"}
     assert [row["step"] for row in rows] == [20, 40, 60]
     assert all(wanted <= set(row) for row in rows)
-    assert {"score", "centre_score", "imagined_return"} <= set(rows[-1])
+    assert {"score", "target_policy_score", "model_return"} <= set(rows[-1])
     with open(run / "metrics.csv") as file:
         table = list(csv.DictReader(file))
     assert [float(row["critic_loss"]) for row in table] == [row["critic_loss"] for row in rows]
@@ -51,11 +54,10 @@ def test_every_chunk_logs_what_the_method_rests_on(run: Path) -> None:
 
 def test_evaluate_prints_json_that_python_agrees_with(run: Path, capsys) -> None:
     assert main(["evaluate", str(run), "--episodes", "3000", "--seed", "4", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    found = library.evaluate(run, episodes=3000, seed=4)
-    assert said == found.as_dict()
-    assert said["score"] == pytest.approx(said["return_mean"] / 1.35)
-    assert said["optimal_score"] - said["score_by_regret"] == pytest.approx(said["regret"] / 1.35, abs=1e-6)
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == library.evaluate(run, episodes=3000, seed=4).as_dict()
+    assert printed["score"] == pytest.approx(printed["return_mean"] / 1.35)
+    assert printed["optimal_score"] - printed["score_by_regret"] == pytest.approx(printed["regret"] / 1.35, abs=1e-6)
 
 
 def test_the_policy_is_a_callable_on_one_state_or_many(run: Path) -> None:
@@ -67,7 +69,7 @@ def test_the_policy_is_a_callable_on_one_state_or_many(run: Path) -> None:
     np.testing.assert_allclose(policy(states[1]), batch[1], rtol=1e-5, atol=1e-6)
 
 
-def test_python_and_the_command_line_train_to_the_same_bits(run: Path, tmp_path: Path) -> None:
+def test_python_and_the_command_line_train_the_same_policy_bit_for_bit(run: Path, tmp_path: Path) -> None:
     code = f"import pspo; r = pspo.train('liquidation', preset='smoke', out={str(tmp_path / 'run')!r}, episodes=500)"
     code += "; print(r.result['score'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
@@ -89,12 +91,43 @@ def test_several_seeds_in_one_call_equal_single_runs(run: Path, tmp_path: Path) 
     single = (run / "policy.safetensors").read_bytes()
     assert (tmp_path / "both" / "seed-0" / "policy.safetensors").read_bytes() == single
     assert (tmp_path / "both" / "seed-1" / "policy.safetensors").read_bytes() != single
-    # The same again goes on where it stands, which is at the end; anything else is refused.
+    # The same command again resumes, and all is finished; any other request is refused.
     again = pspo("train", "liquidation", *TINY, "--seeds", 2, "--out", tmp_path / "both")
     assert (again.returncode, again.stdout) == (0, done.stdout)
     other = pspo("train", "liquidation", *TINY, "--algo", "bc", "--seeds", 2, "--out", tmp_path / "both")
     assert other.returncode == 2
-    assert "is of another command" in other.stderr
+    assert "belongs to another request" in other.stderr
+
+
+def test_train_seeds_from_python_resumes_a_folder_of_the_command_line(run: Path, tmp_path: Path) -> None:
+    """The folder of version 0.1, whose command.json holds words, is resumed as well."""
+    request = library.TrainRequest("liquidation", preset="smoke", episodes=500)
+    runs = tmp_path / "seeds"
+    shutil.copytree(run, runs / "seed-0")
+    words = ["train", "liquidation", "--algo", "pspo", "--preset", "smoke", "--episodes", "500"]
+    (runs / "command.json").write_text(json.dumps(words))
+    for _ in range(2):
+        summary = library.train_seeds(request, seeds=1, out=runs, monitor=SILENT)
+        assert [done.path for done in summary.runs] == [runs / "seed-0"]
+        assert summary.numbers["score"]["each"] == [json.loads((run / "result.json").read_text())["score"]]
+        assert json.loads(summary.path.read_text()) == summary.numbers
+    assert json.loads((runs / "command.json").read_text())["episodes"] == 500
+    with pytest.raises(library.UserError, match="belongs to another request"):
+        library.train_seeds(dataclasses.replace(request, episodes=600), seeds=1, out=runs, monitor=SILENT)
+
+
+def test_train_seeds_raises_with_what_failed_and_leaves_nothing(tmp_path: Path) -> None:
+    request = library.TrainRequest("liquidatoin", "bc", "smoke")
+    with pytest.raises(library.RunsFailed, match=r"seed 3: .*did you mean 'liquidation'") as error:
+        library.train_seeds(request, seeds=[3], out=tmp_path / "runs", monitor=SILENT)
+    assert (list(error.value.failures), error.value.results) == (["seed 3"], None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_public_names_are_listed_and_exist() -> None:
+    assert dir(library) == sorted(library.__all__)
+    for name in library.__all__:
+        assert getattr(library, name) is not None
 
 
 def test_data_make_check_and_info(tmp_path: Path, capsys) -> None:
@@ -115,7 +148,7 @@ def test_config_explains_every_key(capsys) -> None:
     assert "model.width=" in text
 
 
-def test_help_does_not_wait_for_jax() -> None:
+def test_help_does_not_import_jax() -> None:
     code = "import sys; from pspo.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
     code += "print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -1,4 +1,4 @@
-"""`pspo train ... --dry-run` says what would run, and does none of it."""
+"""`pspo train ... --dry-run` describes a run and starts nothing."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from tests.cli.command_line import pspo
 
 
 @pytest.mark.slow  # compiles what tests of the estimate compile as well
-def test_it_states_data_steps_time_and_memory_and_writes_nothing(tmp_path):
+def test_a_dry_run_states_data_steps_time_and_memory_and_writes_nothing(tmp_path):
     done = pspo("train", "liquidation", "--preset", "smoke", "--dry-run", "--seeds", "4", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "would train pspo on liquidation, preset smoke"
-    facts = {line[:17].strip(): line[17:] for line in lines[1:]}
-    assert facts["data"] == "100,000 transitions, 3 + 1 columns"
-    assert facts["dynamics pool"].startswith("4 networks of 2 x 16 units, at most 60 steps of ")
-    assert facts["training"].startswith("2 x 16 units, 60 steps of ")
-    assert facts["termination"] == "the known rule of liquidation"
-    assert facts["memory"].endswith("GiB")
-    assert facts["in all"].startswith("at most ")
-    assert facts["seeds"].startswith("4,")
+    about = {line[:17].strip(): line[17:] for line in lines[1:]}
+    assert about["data"] == "100,000 transitions, 3 + 1 columns"
+    assert about["dynamics pool"].startswith("4 networks of 2 x 16 units, at most 60 steps of ")
+    assert about["training"].startswith("2 x 16 units, 60 steps of ")
+    assert about["termination"] == "the known rule of liquidation"
+    assert about["memory"].endswith("GiB")
+    assert about["in all"].startswith("at most ")
+    assert about["seeds"].startswith("4:")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_data_that_are_not_here_are_described_and_not_downloaded(tmp_path):
+def test_a_dry_run_does_not_download_data(tmp_path):
     nowhere = {"PSPO_D4RL_URL": "http://127.0.0.1:1", "PSPO_CACHE": str(tmp_path / "cache")}
     words = ["walker2d-medium-replay", "--algo", "bc", "--preset", "smoke", "--dry-run"]
     done = pspo("train", *words, cwd=tmp_path, env=nowhere)

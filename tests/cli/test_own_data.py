@@ -11,13 +11,14 @@ import pyarrow.csv
 import pytest
 
 import pspo as library
-from pspo.cli.data import source_options
 from pspo.cli.main import _parser, main
-from pspo.experiments.seeds import _job
+from pspo.cli.train import train_request
+from pspo.experiments.jobs import Job
 from pspo.report.run.contents import read_contents
 from pspo.report.run.reproduce import command
 from pspo.runs.directory import Run
-from pspo.training import loop as training
+from pspo.training import train as training
+from pspo.training.monitor import SILENT
 from tests.cli.command_line import TINY, settings
 
 ROLES = ["--obs", "x*", "--action", "u", "--reward", "gain", "--episode", "id", "--terminal", "over"]
@@ -30,7 +31,7 @@ def log() -> library.Dataset:
 
 @pytest.fixture(scope="module")
 def table(log: library.Dataset, tmp_path_factory) -> Path:
-    """The liquidation log as a spreadsheet would have it: own names, and no next states."""
+    """The liquidation data as in a spreadsheet: other names, and no next states."""
     path = tmp_path_factory.mktemp("own") / "log.csv"
     columns = {f"x{d}": log.obs[:, d] for d in range(3)} | {"u": log.action[:, 0], "gain": log.reward}
     columns |= {"id": np.cumsum(np.append(0, log.episode_end[:-1])), "over": log.terminal}
@@ -45,7 +46,7 @@ def columns() -> dict[str, str]:
 
 @pytest.fixture
 def no_training(monkeypatch) -> list[library.Dataset]:
-    """Runs are begun and gone on with, and the data that they would train on are collected."""
+    """Runs are started and resumed without training; the data that they would train on are collected."""
     seen = []
 
     def note(run: Run, module: object, config: object, data: library.Dataset, *_: object) -> Run:
@@ -56,15 +57,15 @@ def no_training(monkeypatch) -> list[library.Dataset]:
     return seen
 
 
-def test_the_roles_are_remembered_and_resume_uses_them(table: Path, tmp_path: Path, no_training, columns) -> None:
-    run = library.train(table, out=tmp_path / "run", columns=columns)
+def test_resume_reads_the_data_with_the_columns_of_training(table: Path, tmp_path: Path, no_training, columns) -> None:
+    run = library.train(table, out=tmp_path / "run", columns=columns, monitor=SILENT)
     assert run.read("config")["columns"] == {role: [pattern] for role, pattern in columns.items()}
     library.resume(run.path)
     assert no_training[0].hash == no_training[1].hash
     assert "--obs 'x*' --action u" in " ".join(command(read_contents(run.path)))
 
 
-def test_a_task_can_be_named_and_is_remembered(table: Path, tmp_path: Path, no_training, columns) -> None:
+def test_resume_uses_the_task_of_training(table: Path, tmp_path: Path, no_training, columns) -> None:
     run = library.train(table, out=tmp_path / "run", columns=columns, task="liquidation")
     library.resume(run.path)
     assert [data.task for data in no_training] == ["liquidation", "liquidation"]
@@ -81,39 +82,40 @@ def test_a_mapped_table_in_memory_is_resumed_from_memory(table: Path, tmp_path: 
     assert len(no_training) == 3
 
 
-def test_every_seed_reads_the_data_in_the_same_way(table: Path) -> None:
+def test_the_columns_of_the_command_line_reach_the_workers(table: Path) -> None:
     words = ["train", str(table), *ROLES, "--next-obs", "y1,y2", "--timeout", "cut", "--task", "hopper", "--seeds", "2"]
-    arguments = _parser().parse_args(words)
-    one = _parser().parse_args(_job(arguments, 1, Path("out")).words())
-    assert source_options(one) == source_options(arguments)
-    assert source_options(one)["columns"]["next_obs"] == "y1,y2"
-    assert (one.seed, one.seeds, one.task) == (1, None, "hopper")
+    request = train_request(_parser().parse_args(words), {})
+    assert request.columns is not None
+    assert request.columns["obs"] == ["x*"]
+    assert request.columns["next_obs"] == ["y1", "y2"]
+    assert request.task == "hopper"
+    assert Job.from_json(Job("seed 0", request, Path("out")).to_json()).request == request
 
 
 def test_check_and_info(table: Path, capsys) -> None:
     for check in (["check"], ["data", "check"]):
         assert main([*check, str(table), *ROLES]) == 0
-        said = capsys.readouterr().out
-        assert "warning: next states that were missing" in said
-        assert "2999 transitions: 0 errors" in said
+        printed = capsys.readouterr().out
+        assert "warning: next states that were missing" in printed
+        assert "2999 transitions: 0 errors" in printed
     assert main(["data", "info", str(table), *ROLES, "--task", "liquidation"]) == 0
-    said = capsys.readouterr().out
-    assert "transitions        2999" in said
-    assert "without_next_state" in said
-    assert "task               liquidation" in said
+    printed = capsys.readouterr().out
+    assert "transitions        2999" in printed
+    assert "without_next_state" in printed
+    assert "task               liquidation" in printed
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".hdf5", ".parquet", ".csv"])
 def test_convert_keeps_the_hash(table: Path, tmp_path: Path, capsys, columns, suffix: str) -> None:
     out = tmp_path / f"other{suffix}"
     assert main(["data", "convert", str(table), str(out), *ROLES]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == str(out)
-    assert "note: next states that were missing" in said[1]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == str(out)
+    assert "note: next states that were missing" in printed[1]
     assert library.load_dataset(out).hash == library.load_dataset(table, columns=columns).hash
 
 
-def test_convert_says_what_a_csv_cannot_keep(tmp_path: Path, capsys) -> None:
+def test_convert_reports_what_a_csv_cannot_keep(tmp_path: Path, capsys) -> None:
     made = tmp_path / "made.parquet"
     assert main(["data", "make", "liquidation", "--size", "500", "--out", str(made)]) == 0
     assert main(["data", "convert", str(made), str(tmp_path / "out.csv")]) == 0
@@ -123,7 +125,7 @@ def test_convert_says_what_a_csv_cannot_keep(tmp_path: Path, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["train", "TABLE"], "no column is known to be the obs among 'x0', 'x1', 'x2', 'u'"),
         (["train", "TABLE", *ROLES[2:], "--obs", "y*"], "no column fits 'y*' (obs)"),
@@ -135,23 +137,23 @@ def test_convert_says_what_a_csv_cannot_keep(tmp_path: Path, capsys) -> None:
         (["data", "info", "hopper-medum"], "did you mean 'hopper-medium"),
     ],
 )
-def test_a_wrong_word_is_named_and_nothing_is_written(
-    words: list[str], says: str, table: Path, tmp_path: Path, capsys, monkeypatch
+def test_a_wrong_column_or_file_is_named_and_nothing_is_written(
+    words: list[str], message: str, table: Path, tmp_path: Path, capsys, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path.parent / "minari"))
     words = [word.replace("TABLE", str(table)) for word in words]
     assert main([*words, *(["--quiet"] if words[0] == "train" else [])]) == 2
-    said = capsys.readouterr().err.strip()
-    assert says in said
-    assert said.startswith("pspo: ")
-    assert "\n" not in said
+    printed = capsys.readouterr().err.strip()
+    assert message in printed
+    assert printed.startswith("pspo: ")
+    assert "\n" not in printed
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_a_log_of_single_decisions_is_trained_on(tmp_path: Path) -> None:
-    """Every row ends the task and no next state exists: rewards are all there is to learn."""
+def test_data_of_single_decisions_can_be_trained_on(tmp_path: Path) -> None:
+    """Every transition is terminal and has no next state: there are only rewards to learn."""
     rng = np.random.default_rng(0)
     state, action = rng.normal(size=(400, 2)), rng.uniform(-1, 1, size=400)
     columns = {"obs_0": state[:, 0], "obs_1": state[:, 1], "action": action, "reward": -((action - 0.3) ** 2)}

@@ -1,4 +1,4 @@
-"""A run killed at any moment and resumed ends in the same bits as one that was never stopped."""
+"""A run that is killed at any moment and resumed equals one that was never stopped, bit for bit."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def whole(tmp_path_factory) -> Path:
 
 
 def with_own_pool(cache: Path) -> dict[str, str]:
-    """A kill in the middle of fitting the pool must not matter either. Compiled programs are those of all tests."""
+    """A kill while the pool is fitted must not matter either. Compiled programs are shared by all tests."""
     return os.environ | {"PSPO_CACHE": str(cache)}
 
 
 @pytest.mark.parametrize("rows", [5, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (0, 40))])
-def test_a_killed_run_resumes_to_the_same_bits(whole: Path, tmp_path: Path, rows: int) -> None:
-    delay = random.uniform(0.0, 1.5)  # a new moment every time: any of them must do
+def test_a_killed_run_is_resumed_bit_for_bit(whole: Path, tmp_path: Path, rows: int) -> None:
+    delay = random.uniform(0.0, 1.5)  # another moment every time
     print(f"killed {delay:.3f} s after row {rows}")  # shown when the test fails
     env = with_own_pool(tmp_path / "cache") if rows == 0 else dict(os.environ)
     run = tmp_path / "run"
@@ -87,9 +87,9 @@ def stopped(tmp_path_factory) -> Path:
     return run
 
 
-@pytest.mark.slow  # tests/robustness damages checkpoints in more ways, without a process of its own
+@pytest.mark.slow  # tests/robustness damages checkpoints in more ways, within one process
 @pytest.mark.parametrize("damage", ["truncated", "flipped"])
-def test_a_damaged_newest_checkpoint_is_said_and_the_one_before_is_used(
+def test_a_damaged_newest_checkpoint_is_skipped_with_a_message(
     whole: Path, stopped: Path, tmp_path: Path, damage: str
 ) -> None:
     run = tmp_path / "run"

@@ -1,4 +1,4 @@
-"""Small behaviour policies, and what they should do, written out in another way than the library does it."""
+"""Small behaviour policies, and their actions computed in another way than by the library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def policy_arrays(
     else:
         arrays["log_std"] = normal(ACTION_DIM)
     if scaled:
-        # A tiny spread in one column: the clip at 10 has to act.
+        # A tiny standard deviation in one column, so that the clip at 10 has an effect.
         arrays |= {"obs_mean": normal(OBS_DIM), "obs_std": np.abs(normal(OBS_DIM)) + 0.5}
         arrays["obs_std"][2] = 1e-3
     return arrays | {"activation": np.array(activation), "squash": np.array(squash)}
@@ -47,6 +47,6 @@ def expected_action(arrays: dict[str, np.ndarray], obs: np.ndarray, noise: np.nd
     u = layer(x, "mean_w", "mean_b")
     if noise is not None:
         log_std = arrays["log_std"].tolist() if "log_std" in arrays else layer(x, "log_std_w", "log_std_b")
-        spread = [math.exp(min(max(value, -20.0), 2.0)) for value in log_std]
-        u = [mean + s * float(e) for mean, s, e in zip(u, spread, noise, strict=True)]
+        std = [math.exp(min(max(value, -20.0), 2.0)) for value in log_std]
+        u = [mean + s * float(e) for mean, s, e in zip(u, std, noise, strict=True)]
     return [math.tanh(v) if arrays["squash"].item() == "tanh" else min(max(v, -1.0), 1.0) for v in u]

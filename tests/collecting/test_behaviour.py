@@ -32,14 +32,14 @@ def test_actions_are_those_of_the_format(squash, noise, activation, scaled, tmp_
     assert policy.sample(obs, eps).dtype == np.float32
 
 
-def test_the_spread_is_clipped_on_both_sides(tmp_path: Path) -> None:
+def test_the_standard_deviation_is_clipped_on_both_sides(tmp_path: Path) -> None:
     arrays = policy_arrays("vector", "clip")
     arrays["log_std"] = np.array([9.0, -50.0, 0.0], np.float32)
     _, log_std = loaded(tmp_path, arrays).moments(np.zeros((1, OBS_DIM)))
     assert log_std.tolist() == [2.0, -20.0, 0.0]
 
 
-def test_an_action_does_not_depend_on_what_else_is_in_the_batch(tmp_path: Path) -> None:
+def test_an_action_does_not_depend_on_the_rest_of_the_batch(tmp_path: Path) -> None:
     """To the last bit: sums over a batch would round differently for every size of it."""
     arrays = policy_arrays(seed=3)
     rng = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def test_an_action_does_not_depend_on_what_else_is_in_the_batch(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("noise", ["state", "vector"])
-def test_a_saved_policy_reads_back_the_same_and_is_known_by_its_bytes(noise, tmp_path: Path) -> None:
+def test_a_saved_policy_is_read_back_unchanged_with_its_checksum(noise, tmp_path: Path) -> None:
     policy = loaded(tmp_path, policy_arrays(noise, scaled=True))
     save_behaviour(policy, tmp_path / "again.npz")
     again, sha256 = load_behaviour(tmp_path / "again.npz", OBS_DIM, ACTION_DIM)
@@ -75,15 +75,15 @@ def changed(**arrays) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "says"),
+    ("arrays", "message"),
     [
         (without("mean_w"), "'mean_w' is missing"),
         (without("b1"), "'b1' is missing"),
         (without("log_std_b"), "'log_std_b' is missing"),
         (without("activation"), "'activation' is missing: give one of the texts relu, tanh"),
-        (changed(w0=np.zeros((17, 5))), r"'w0' has shape \(17, 5\), but .* ask for \(11, any\)"),
-        (changed(w1=np.zeros((6, 4))), r"'w1' has shape \(6, 4\), but .* ask for \(5, any\)"),
-        (changed(mean_w=np.zeros((4, 6))), r"'mean_w' has shape \(4, 6\), but .* ask for \(4, 3\)"),
+        (changed(w0=np.zeros((17, 5))), r"'w0' has shape \(17, 5\), but .* need \(11, any\)"),
+        (changed(w1=np.zeros((6, 4))), r"'w1' has shape \(6, 4\), but .* need \(5, any\)"),
+        (changed(mean_w=np.zeros((4, 6))), r"'mean_w' has shape \(4, 6\), but .* need \(4, 3\)"),
         (changed(b0=np.zeros((1, 5))), "'b0' has shape"),
         (changed(b1=[1.0, np.nan, 0.0, 0.0]), "'b1' holds values that are not finite"),
         (changed(b1=["a", "b", "c", "d"]), "'b1' holds values of type <U1"),
@@ -97,14 +97,14 @@ def changed(**arrays) -> dict[str, np.ndarray]:
         (changed(w0=np.array([None, 1], dtype=object)), "'w0' holds pickled objects, which are never loaded"),
     ],
 )
-def test_a_defect_is_said_in_one_sentence(arrays, says, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=says) as said:
+def test_a_defect_is_reported_in_one_sentence(arrays, message, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message) as error:
         loaded(tmp_path, arrays)
-    assert "\n" not in str(said.value)
-    assert "policy.npz" in str(said.value)
+    assert "\n" not in str(error.value)
+    assert "policy.npz" in str(error.value)
 
 
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no file"):
         load_behaviour(tmp_path / "nothing.npz", OBS_DIM, ACTION_DIM)
     with pytest.raises(UserError, match="is a folder"):
@@ -120,7 +120,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
             load_behaviour(tmp_path / "cut.npz", OBS_DIM, ACTION_DIM)
 
 
-def test_the_uniform_policy_fills_the_range_whatever_the_state() -> None:
+def test_the_uniform_policy_covers_the_range_in_every_state() -> None:
     policy, rng = Uniform(2), np.random.default_rng(0)
     noise = np.stack([policy.draw(rng) for _ in range(2000)])
     actions = policy.sample(np.full((2000, 4), np.nan), noise)

@@ -1,4 +1,4 @@
-"""A learner's experience: only written rows are drawn, and what was saved comes back exactly."""
+"""The replay buffer: only written transitions are sampled, and saved ones are restored exactly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pspo.core.errors import UserError
 
 
 def fill(experience: Experience, upto: int, every: int = 7, sign: float = 1.0) -> None:
-    """Rows with their own number plus one in every place, so that zero means unwritten; an end every few rows."""
+    """Transitions whose entries are all their index plus one, so that zero means unwritten; some end episodes."""
     for row in range(experience.size, upto):
         x = sign * (row + 1.0)
         ended = (row % every == every - 1 and row % 2 == 0, row % every == every - 1 and row % 2 == 1)
@@ -22,7 +22,7 @@ def fill(experience: Experience, upto: int, every: int = 7, sign: float = 1.0) -
 
 
 @given(capacity=st.integers(1, 60), data=st.data())
-def test_unwritten_rows_are_never_drawn(capacity: int, data) -> None:
+def test_only_written_transitions_are_sampled(capacity: int, data) -> None:
     experience = Experience(capacity, 2, 1)
     upto = 0
     while upto < capacity:
@@ -33,11 +33,11 @@ def test_unwritten_rows_are_never_drawn(capacity: int, data) -> None:
         assert number.shape == (3, 40)
         assert (number >= 1).all()
         assert (number <= upto).all()
-        for part in (rows.obs, rows.action, rows.next_obs):  # all parts are of the same row
+        for part in (rows.obs, rows.action, rows.next_obs):  # all parts are of the same transition
             np.testing.assert_array_equal(part, np.broadcast_to(number[..., None], np.shape(part)))
 
 
-def test_every_written_row_is_drawn_and_all_alike() -> None:
+def test_all_transitions_are_sampled_equally_often() -> None:
     experience = Experience(1000, 2, 1)
     fill(experience, 20)
     rows = experience.sample(np.random.default_rng(0), (20_000,))
@@ -47,7 +47,7 @@ def test_every_written_row_is_drawn_and_all_alike() -> None:
 
 
 @given(cuts=st.lists(st.integers(1, 50), min_size=1, max_size=5), size=st.integers(0, 50))
-def test_saved_rows_come_back_exactly(cuts: list[int], size: int, tmp_path_factory) -> None:
+def test_saved_transitions_are_restored_exactly(cuts: list[int], size: int, tmp_path_factory) -> None:
     folder = tmp_path_factory.mktemp("experience")
     first = Experience(50, 2, 1)
     for cut in sorted(cuts):
@@ -55,7 +55,7 @@ def test_saved_rows_come_back_exactly(cuts: list[int], size: int, tmp_path_facto
         first.save(folder)
     again = Experience(60, 2, 1)
     if size > first.size:
-        with pytest.raises(UserError, match="lacks rows"):
+        with pytest.raises(UserError, match="lacks transitions"):
             again.restore(folder, size)
         return
     again.restore(folder, size)
@@ -67,8 +67,8 @@ def test_saved_rows_come_back_exactly(cuts: list[int], size: int, tmp_path_facto
             np.testing.assert_array_equal(getattr(again, name), value, err_msg=name)
 
 
-def test_rows_of_a_future_that_was_taken_back_are_replaced(tmp_path: Path) -> None:
-    """Saved up to 30 and 40, resumed at 20, other rows saved up to 35 and 45: those count, and not the first ones."""
+def test_transitions_after_the_checkpoint_are_replaced(tmp_path: Path) -> None:
+    """Saved up to 30 and 40, resumed at 20, others saved up to 35 and 45: the later ones count."""
     first = Experience(50, 2, 1)
     for upto in (20, 30, 40):
         fill(first, upto)
@@ -84,23 +84,23 @@ def test_rows_of_a_future_that_was_taken_back_are_replaced(tmp_path: Path) -> No
     assert third.reward[30] == -31
 
 
-def test_damage_is_said(tmp_path: Path) -> None:
+def test_damaged_files_are_reported(tmp_path: Path) -> None:
     first = Experience(50, 2, 1)
     fill(first, 10)
     first.save(tmp_path)
     path = next(tmp_path.iterdir())
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(UserError, match="begin anew"):
+    with pytest.raises(UserError, match="start again"):
         Experience(50, 2, 1).restore(tmp_path, 10)
 
 
-def test_as_a_dataset_the_open_episode_is_cut() -> None:
+def test_an_open_episode_is_cut_in_the_dataset() -> None:
     experience = Experience(50, 2, 1)
     fill(experience, 10)  # the first episode ends with row 6
     arrays = experience.arrays()
     assert len(arrays["rewards"]) == 10
     assert (arrays["terminals"].sum(), arrays["timeouts"].tolist()[-1]) == (1, True)
-    assert not experience.timeout.any()  # a copy: the learner goes on in its episode
+    assert not experience.timeout.any()  # a copy: the learner continues its episode
     assert (experience.episodes, experience.open_start) == (1, 7)
     experience.cut()
     assert (experience.episodes, experience.open_start, experience.timeout[9]) == (2, 10, True)

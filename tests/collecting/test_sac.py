@@ -1,4 +1,4 @@
-"""SAC: every formula against NumPy, updates that repeat to the bit, and a task that it solves."""
+"""SAC: every formula against NumPy, updates that are equal bit for bit, and a task that it solves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pspo.collecting import sac
 from pspo.data.batches import Transitions
 
 OBS, ACTION, BATCH = 4, 2, 6
-CONFIG = sac.Config(width=8, batch=BATCH, rate=1e-3, gamma=0.9, alpha=0.3)
+CONFIG = sac.Config(width=8, batch=BATCH, lr=1e-3, gamma=0.9, alpha=0.3)
 
 
 def rows(seed: int = 0, *lead: int) -> Transitions:
@@ -101,20 +101,20 @@ def test_losses(state) -> None:
     errors = [np.mean((network(critic, both, j)[:, 0] - target) ** 2) for j in (0, 1)]
     assert float(td_loss(q_values(critic, batch.obs, batch.action), target)) == pytest.approx(sum(errors), rel=1e-5)
 
-    loss, found = soft.actor_loss(state.params.actor, critic, jnp.float32(0.7), batch.obs, eps)
+    loss, result = soft.actor_loss(state.params.actor, critic, jnp.float32(0.7), batch.obs, eps)
     action, log_prob = act(state.params.actor, batch.obs, eps)
     assert float(loss) == pytest.approx(np.mean(0.7 * log_prob - lower_q(critic, batch.obs, action)), rel=1e-4)
-    np.testing.assert_allclose(found, log_prob, rtol=1e-4)
+    np.testing.assert_allclose(result, log_prob, rtol=1e-4)
 
     log_alpha = jnp.float32(-1.5)
     expected = -np.mean(-1.5 * (log_prob - ACTION))
-    assert float(temperature_loss(log_alpha, found, ACTION)) == pytest.approx(expected, rel=1e-4)
+    assert float(temperature_loss(log_alpha, result, ACTION)) == pytest.approx(expected, rel=1e-4)
     # Too much entropy (log pi below the target) lowers the temperature, too little raises it.
     push = jax.grad(temperature_loss)
     assert push(log_alpha, jnp.full(3, -10.0), ACTION) > 0 > push(log_alpha, jnp.full(3, 10.0), ACTION)
 
 
-def test_each_part_moves_by_its_own_loss_alone(state) -> None:
+def test_each_network_is_trained_by_its_own_loss_only(state) -> None:
     """Adam's first step is rate times the sign of the gradient: it shows which loss a parameter follows."""
     batch = rows()
 
@@ -138,13 +138,13 @@ def test_each_part_moves_by_its_own_loss_alone(state) -> None:
     for parts in zip(*map(jax.tree.leaves, (state.params, moved.params, gradients)), strict=True):
         old, new, gradient = map(np.atleast_1d, parts)
         clear = np.abs(gradient) > 1e-5  # Adam's epsilon rounds the smallest ones off
-        np.testing.assert_allclose((new - old)[clear], -CONFIG.rate * np.sign(gradient[clear]), rtol=0.02)
+        np.testing.assert_allclose((new - old)[clear], -CONFIG.lr * np.sign(gradient[clear]), rtol=0.02)
     targets = (state.target_critic, moved.params.critic, moved.target_critic)
     for old, online, new in zip(*map(jax.tree.leaves, targets), strict=True):
         np.testing.assert_allclose(new, 0.995 * old + 0.005 * online, atol=1e-6)
 
 
-def test_updates_repeat_to_the_bit_and_one_after_the_other_is_the_same_as_many(state) -> None:
+def test_updates_are_reproducible_and_one_by_one_equal_to_many(state) -> None:
     batches = rows(5, 4)
     first, again = (sac.update_many(CONFIG, state, batches)[0] for _ in range(2))
     for left, right in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
@@ -164,10 +164,10 @@ def test_the_exported_actor_acts_like_the_network(state) -> None:
     np.testing.assert_allclose(policy.mode(obs), actor.sample(obs, 0 * noise(4))[0], atol=1e-6)
 
 
-# A task in two steps: the first action a becomes the second state, which pays -(a - 0.5)^2. Only the target's look
-# ahead tells the first step what its action is worth.
+# A task in two steps: the first action a becomes the second state, which pays -(a - 0.5)^2. Only the bootstrapped
+# target tells the first step the value of its action.
 
-TINY = sac.Config(width=16, batch=64, rate=3e-3, gamma=0.9, tau=0.05)
+TINY = sac.Config(width=16, batch=64, lr=3e-3, gamma=0.9, tau=0.05)
 
 
 def two_step_rows(updates: int) -> Transitions:
@@ -189,7 +189,7 @@ def chosen_action(config: sac.Config, updates: int = 1500) -> float:
     return float(sac.behaviour(state.params.actor).mode(np.zeros((1, 2)))[0, 0])
 
 
-def test_it_learns_a_task_that_needs_looking_ahead(monkeypatch) -> None:
+def test_it_learns_a_task_with_delayed_reward(monkeypatch) -> None:
     assert chosen_action(TINY) == pytest.approx(0.5, abs=0.12)
     assert chosen_action(sac.Config(**{**vars(TINY), "gamma": 0.0})) != pytest.approx(0.5, abs=0.12)
     # Without the critic in its loss, the actor only keeps its entropy.

@@ -42,14 +42,14 @@ def like():
     return {"a": jnp.zeros((3,))}
 
 
-def test_the_second_call_finds_what_the_first_made() -> None:
+def test_the_second_call_returns_the_cached_result() -> None:
     first, second = Maker(), Maker(2.0)
-    tree, facts, cached = remember("thing", like, first)
-    again, facts_again, cached_again = remember("thing", like, second)
+    tree, metadata, cached = remember("thing", like, first)
+    again, metadata_again, cached_again = remember("thing", like, second)
     assert (first.calls, second.calls, cached, cached_again) == (1, 0, False, True)
     np.testing.assert_array_equal(tree["a"], again["a"])
-    assert facts == facts_again
-    assert facts["steps"] == 5
+    assert metadata == metadata_again
+    assert metadata["steps"] == 5
 
 
 def test_the_digest_is_that_of_the_arrays() -> None:
@@ -110,14 +110,14 @@ def test_a_failing_maker_leaves_no_entry() -> None:
 
 
 def test_of_several_threads_one_makes_it() -> None:
-    maker, found = Maker(seconds=0.2), []
-    threads = [threading.Thread(target=lambda: found.append(remember("thing", like, maker))) for _ in range(4)]
+    maker, result = Maker(seconds=0.2), []
+    threads = [threading.Thread(target=lambda: result.append(remember("thing", like, maker))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert maker.calls == 1
-    assert sorted(cached for _, _, cached in found) == [False, True, True, True]
+    assert sorted(cached for _, _, cached in result) == [False, True, True, True]
 
 
 WORKER = """
@@ -146,8 +146,8 @@ def test_of_two_processes_one_makes_it(tmp_path) -> None:
         subprocess.Popen([*command, str(tmp_path / "meet" / f"ready{i}")], stdout=subprocess.PIPE, text=True)
         for i in range(2)
     ]
-    said = sorted(worker.communicate(timeout=60)[0].strip() for worker in workers)
-    assert said == ["False 3.0", "True 3.0"]
+    output = sorted(worker.communicate(timeout=60)[0].strip() for worker in workers)
+    assert output == ["False 3.0", "True 3.0"]
     assert (tmp_path / "log").read_text() == "made\n"
 
 
@@ -181,9 +181,9 @@ def test_the_key_is_the_same_for_the_same_things_in_another_process() -> None:
         "d = small_dataset(); print(content_key('pool', 1, d, fit_normaliser(d), ModelConfig(), 0))"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "PYTHONHASHSEED": "77"}
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     data = small_dataset()
-    assert said.stdout.strip() == content_key("pool", 1, data, fit_normaliser(data), ModelConfig(), 0)
+    assert output.stdout.strip() == content_key("pool", 1, data, fit_normaliser(data), ModelConfig(), 0)
 
 
 def test_the_name_of_the_data_is_not_in_the_key() -> None:

@@ -1,4 +1,4 @@
-"""Configurations: layers, types, bounds, help and presets; what is wrong is said in one sentence."""
+"""Configurations: layers, types, bounds, help and presets; errors are one sentence."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def refusal(*layers: dict[str, Any], of: type = Outer) -> str:
 
 
 def test_later_layers_win_key_by_key() -> None:
-    found = build(Outer, {"gamma": 0.1, "mode": "slow"}, {"gamma": 0.2, "inner.width": 9}, {"inner.width": "10"})
-    assert found == Outer(gamma=0.2, mode="slow", inner=Inner(width=10))
+    result = build(Outer, {"gamma": 0.1, "mode": "slow"}, {"gamma": 0.2, "inner.width": 9}, {"inner.width": "10"})
+    assert result == Outer(gamma=0.2, mode="slow", inner=Inner(width=10))
     assert build(Outer) == Outer()
 
 
-def test_a_wrong_value_in_an_early_layer_is_refused_even_if_a_later_one_replaces_it() -> None:
+def test_a_wrong_value_is_refused_even_if_a_later_layer_replaces_it() -> None:
     assert "gamma" in refusal({"gamma": 7.0}, {"gamma": 0.5})
 
 
@@ -73,7 +73,7 @@ def test_an_unknown_key_suggests_the_nearest(wrong: str, nearest: str) -> None:
     assert f"did you mean '{nearest}'" in message
 
 
-def test_a_key_like_no_other_lists_what_there_is() -> None:
+def test_an_unknown_key_without_a_near_one_lists_all_keys() -> None:
     message = refusal({"zzzzzzzz": 1})
     assert all(name in message for name in keys(Outer))
 
@@ -90,8 +90,8 @@ def test_a_nested_configuration_is_not_itself_a_key() -> None:
     [(True, True), (False, False), ("true", True), ("False", False), ("1", True), ("0", False), (1, True), (0, False)],
 )
 def test_booleans(value: Any, read: bool) -> None:
-    found = build(Outer, {"flag": value}).flag
-    assert found is read
+    result = build(Outer, {"flag": value}).flag
+    assert result is read
 
 
 @pytest.mark.parametrize("value", ["yes", "", "2", "truee", 2, 0.5, None])
@@ -101,8 +101,8 @@ def test_what_is_not_a_boolean(value: Any) -> None:
 
 @pytest.mark.parametrize(("value", "read"), [("12", 12), ("1_0", 10), (12, 12), (12.0, 12), (" 7 ", 7)])
 def test_whole_numbers(value: Any, read: int) -> None:
-    found = build(Outer, {"inner.width": value}).inner.width
-    assert (found, type(found)) == (read, int)
+    result = build(Outer, {"inner.width": value}).inner.width
+    assert (result, type(result)) == (read, int)
 
 
 @pytest.mark.parametrize("value", ["1.5", 1.5, "abc", "", True, False, None, math.nan, math.inf, "nan"])
@@ -112,8 +112,8 @@ def test_what_is_not_a_whole_number(value: Any) -> None:
 
 @pytest.mark.parametrize(("value", "read"), [("0.25", 0.25), ("1e-3", 0.001), (1, 1.0), ("-2", -2.0), (0.5, 0.5)])
 def test_numbers(value: Any, read: float) -> None:
-    found = build(Outer, {"inner.rate": value}).inner.rate
-    assert (found, type(found)) == (read, float)
+    result = build(Outer, {"inner.rate": value}).inner.rate
+    assert (result, type(result)) == (read, float)
 
 
 @pytest.mark.parametrize("value", ["abc", "", None, True, "1,5", math.nan, "nan", "NaN"])
@@ -142,20 +142,20 @@ def test_the_bounds_themselves_are_inside() -> None:
 # Keys and help
 
 
-def test_keys_come_in_the_order_of_the_source_with_their_help() -> None:
-    found = keys(Outer)
-    assert list(found) == ["gamma", "flag", "mode", "silent", "inner.width", "inner.rate"]
-    assert found["gamma"].help == "Discount factor."
-    assert found["inner.rate"].help == "Any number at all."
-    assert found["silent"].help == ""
-    assert (found["gamma"].bounds, found["inner.rate"].bounds) == (Bounds(0.0, 1.0), None)
+def test_keys_have_the_order_of_the_source_and_their_help() -> None:
+    result = keys(Outer)
+    assert list(result) == ["gamma", "flag", "mode", "silent", "inner.width", "inner.rate"]
+    assert result["gamma"].help == "Discount factor."
+    assert result["inner.rate"].help == "Any number at all."
+    assert result["silent"].help == ""
+    assert (result["gamma"].bounds, result["inner.rate"].bounds) == (Bounds(0.0, 1.0), None)
 
 
 PSPO_KEYS = keys(Config)
 
 
 @pytest.mark.parametrize("name", PSPO_KEYS)
-def test_every_key_of_pspo_has_help_and_a_default_it_would_accept(name: str) -> None:
+def test_every_key_of_pspo_has_help_and_a_valid_default(name: str) -> None:
     key = PSPO_KEYS[name]
     assert len(key.help) > 5
     assert key.help.endswith(".")
@@ -164,7 +164,7 @@ def test_every_key_of_pspo_has_help_and_a_default_it_would_accept(name: str) -> 
 
 
 @pytest.mark.parametrize("name", [name for name, key in PSPO_KEYS.items() if key.kind in (int, float)])
-def test_every_number_of_pspo_is_fenced(name: str) -> None:
+def test_every_number_of_pspo_has_bounds(name: str) -> None:
     key = PSPO_KEYS[name]
     assert key.bounds is not None
     for bound, step in ((key.bounds.low, -1), (key.bounds.high, 1)):
@@ -188,7 +188,7 @@ some_settings = st.fixed_dictionaries({}, optional={name: values_of(key) for nam
 
 @given(some_settings)
 @settings(max_examples=25, deadline=None)
-def test_flatten_and_build_are_inverse_also_through_json_and_text(values: dict[str, Any]) -> None:
+def test_flatten_and_build_are_inverse_through_json_and_text(values: dict[str, Any]) -> None:
     config = build(Config, values)
     flat = flatten(config)
     assert list(flat) == list(PSPO_KEYS)
@@ -208,7 +208,7 @@ def test_settings_are_split_at_the_first_sign() -> None:
 
 
 @pytest.mark.parametrize("word", ["gamma", "", "=3", "gamma 0.5"])
-def test_a_word_that_is_not_a_setting_is_refused(word: str) -> None:
+def test_an_argument_without_key_and_value_is_refused(word: str) -> None:
     with pytest.raises(UserError, match="key=value") as caught:
         parse_settings([word])
     assert f"'{word}'" in str(caught.value)
@@ -249,7 +249,7 @@ def test_a_task_adds_to_the_common_numbers_and_overrides_them() -> None:
     assert "rollout_horizon" in task
 
 
-def test_a_family_stands_between_the_common_numbers_and_the_task() -> None:
+def test_a_family_overrides_the_common_numbers_and_the_task_overrides_it() -> None:
     family = preset("pspo", "laptop", "hopper")
     assert family["critic_value"] == "min"
     assert "critic_value" not in preset("pspo", "laptop", "liquidation")
@@ -261,16 +261,16 @@ def test_a_dataset_overrides_its_task_with_or_without_a_version() -> None:
         assert preset("dmg", "paper", "hopper", name)["imitation"] == 10.0
 
 
-def test_a_file_that_happens_to_be_called_like_a_section_gets_nothing_from_it() -> None:
+def test_a_file_called_like_a_section_gets_no_preset_of_it() -> None:
     for name in ("liquidation", "common", "hopper-expert"):
         assert preset("dmg", "paper", None, name) == preset("dmg", "paper", None)
 
 
 @pytest.mark.parametrize("task", [None, *_TASKS])
-def test_the_papers_preset_has_no_caution_of_ours(task: str | None) -> None:
+def test_the_papers_preset_has_none_of_our_additions(task: str | None) -> None:
     config = build(Config, preset("pspo", "paper", task))
     ours = (config.critic_value, config.box, config.clip_targets, config.layer_norm, config.start_steps)
-    assert ours == ("mean", "clip", False, False, 0)
+    assert ours == ("mean", "none", False, False, 0)
     assert (config.prior, config.f_unit) == ("uniform", "reward")
 
 

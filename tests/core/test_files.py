@@ -1,4 +1,4 @@
-"""Files that are whole or not there: every damage to an array file is found, and a failed write harms nothing."""
+"""Files are written whole or not at all; damaged array files are detected, and a failed write changes nothing."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ ARRAYS = {
     "whole": np.array([-1, 2**31 - 1], dtype=np.int32),
     "empty": np.zeros((0, 4), np.float32),
 }
-FACTS = {"step": 7, "name": 'a "quoted" näme', "nested": {"curve": [[1, 0.5]]}}
+METADATA = {"step": 7, "name": 'a "quoted" näme', "nested": {"curve": [[1, 0.5]]}}
 
 
 def written(folder: Path) -> bytes:
-    write_arrays(folder / "whole", ARRAYS, FACTS)
+    write_arrays(folder / "whole", ARRAYS, METADATA)
     return (folder / "whole").read_bytes()
 
 
-def same(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> bool:
+def same(arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> bool:
     return (
-        facts == FACTS
+        metadata == METADATA
         and set(arrays) == set(ARRAYS)
         and all(arrays[n].dtype == a.dtype and np.array_equal(arrays[n], a) for n, a in ARRAYS.items())
     )
@@ -85,7 +85,7 @@ def test_a_failing_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch,
 def test_a_failing_first_write_leaves_nothing(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(5, "I/O error")))
     with pytest.raises(OSError, match="I/O error"):
-        write_arrays(tmp_path / "file", ARRAYS, FACTS)
+        write_arrays(tmp_path / "file", ARRAYS, METADATA)
     assert os.listdir(tmp_path) == []
 
 
@@ -117,11 +117,11 @@ def test_a_file_has_the_permissions_of_any_new_file(tmp_path) -> None:
 
 def test_json_round_trip_and_refusals(tmp_path) -> None:
     path = tmp_path / "a.json"
-    write_json(path, FACTS)
-    assert read_json(path) == FACTS
+    write_json(path, METADATA)
+    assert read_json(path) == METADATA
     with pytest.raises(ValueError):
         write_json(path, {"score": float("nan")})
-    assert read_json(path) == FACTS
+    assert read_json(path) == METADATA
     path.write_text(path.read_text()[:-5])
     with pytest.raises(UserError, match=r"a\.json"):
         read_json(path)
@@ -135,7 +135,7 @@ def test_json_round_trip_and_refusals(tmp_path) -> None:
 # Arrays
 
 
-def test_arrays_and_facts_come_back_as_they_were(tmp_path) -> None:
+def test_arrays_and_metadata_are_read_back_unchanged(tmp_path) -> None:
     written(tmp_path)
     assert same(*read_arrays(tmp_path / "whole"))
 
@@ -144,15 +144,15 @@ def test_strided_arrays_are_stored_by_value(tmp_path) -> None:
     base = np.arange(24, dtype=np.float32).reshape(4, 6)
     arrays = {"turned": base.T, "stepped": base[::2, ::3], "backwards": base[::-1]}
     write_arrays(tmp_path / "file", arrays, {})
-    found, _ = read_arrays(tmp_path / "file")
+    result, _ = read_arrays(tmp_path / "file")
     for name, array in arrays.items():
-        np.testing.assert_array_equal(found[name], array)
+        np.testing.assert_array_equal(result[name], array)
 
 
 def test_scalars_keep_their_shape(tmp_path) -> None:
     write_arrays(tmp_path / "file", {"step": np.asarray(np.int32(3))}, {})
-    found, _ = read_arrays(tmp_path / "file")
-    assert (found["step"].shape, found["step"].dtype) == ((), np.int32)
+    result, _ = read_arrays(tmp_path / "file")
+    assert (result["step"].shape, result["step"].dtype) == ((), np.int32)
 
 
 def test_a_flipped_bit_in_any_byte_is_found(tmp_path) -> None:
@@ -167,7 +167,7 @@ def test_a_flipped_bit_in_any_byte_is_found(tmp_path) -> None:
 
 @given(st.data())
 @settings(max_examples=200, deadline=None)
-def test_no_changed_byte_changes_what_is_read(tmp_path_factory, data) -> None:
+def test_a_changed_byte_is_never_read_as_other_data(tmp_path_factory, data) -> None:
     """Any other byte anywhere: refused, unless it is JSON white space that means the same."""
     folder = tmp_path_factory.getbasetemp()
     whole = written(folder)
@@ -175,12 +175,12 @@ def test_no_changed_byte_changes_what_is_read(tmp_path_factory, data) -> None:
     value = data.draw(st.integers(0, 255).filter(lambda v: v != whole[position]))
     (folder / "changed").write_bytes(whole[:position] + bytes([value]) + whole[position + 1 :])
     try:
-        found = read_arrays(folder / "changed")
+        result = read_arrays(folder / "changed")
     except Corrupt:
         return
     assert chr(whole[position]).isspace()
     assert chr(value).isspace()
-    assert same(*found)
+    assert same(*result)
 
 
 def test_truncation_at_any_length_and_any_extra_byte_are_found(tmp_path) -> None:
@@ -204,7 +204,7 @@ def test_a_file_without_a_checksum_is_refused(tmp_path) -> None:
 
 
 def test_no_pickle_is_written_or_read(tmp_path) -> None:
-    with pytest.raises(Exception):  # noqa: B017 (whatever safetensors says, as long as it says no)
+    with pytest.raises(Exception):  # noqa: B017 (any error of safetensors)
         write_arrays(tmp_path / "objects", {"a": np.array([BombWhenUnpickled()], dtype=object)}, {})
     assert not (tmp_path / "objects").exists()
     with open(tmp_path / "bomb", "wb") as file:

@@ -1,4 +1,4 @@
-"""What a log says of a run's progress."""
+"""Progress lines for logs and pipes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from pspo.core.progress import Lines
 
 
-def test_the_rate_is_of_what_was_done_since_the_first_word(monkeypatch, capsys) -> None:
+def test_the_speed_counts_from_the_first_report(monkeypatch, capsys) -> None:
     """A resumed run begins at 5000: those steps were not made now."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

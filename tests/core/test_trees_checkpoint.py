@@ -1,4 +1,4 @@
-"""States to files and back: nothing is lost, the newest two are kept, and a damaged one is said and passed over."""
+"""States to files and back: nothing is lost, the newest two are kept, and a damaged one is skipped with a warning."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def made(seed: int = 0, step: int = 0) -> Made:
     )
 
 
-def assert_same_bits(found: Any, expected: Any) -> None:
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+def assert_same_bits(result: Any, expected: Any) -> None:
+    assert jax.tree.structure(result) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
@@ -61,7 +61,7 @@ def damage(path: Path) -> None:
 # Trees
 
 
-def test_a_tree_comes_back_bit_for_bit() -> None:
+def test_a_tree_is_read_back_bit_for_bit() -> None:
     state = made(3, 5)
     assert_same_bits(from_arrays(made(), to_arrays(state)), state)
 
@@ -112,17 +112,17 @@ def test_any_other_structure_is_corrupt(spoil: str) -> None:
 # Checkpoints
 
 
-def test_a_checkpoint_comes_back_bit_for_bit_scalars_included(tmp_path) -> None:
+def test_a_checkpoint_is_read_back_bit_for_bit(tmp_path) -> None:
     state = made(1, 40)
     checkpoint.save(tmp_path / "checkpoints", 40, state)
-    found = checkpoint.load_newest(tmp_path / "checkpoints", made(), silence)
-    assert found is not None
-    assert found[0] == 40
-    assert_same_bits(found[1], state)
+    result = checkpoint.load_newest(tmp_path / "checkpoints", made(), silence)
+    assert result is not None
+    assert result[0] == 40
+    assert_same_bits(result[1], state)
 
 
 @pytest.mark.parametrize(("took", "pause"), [(0.0, 2.0), (0.05, 2.0), (0.1, 2.0), (0.2, 4.0), (3.0, 60.0)])
-def test_saving_takes_a_twentieth_of_the_time_at_the_most(took: float, pause: float) -> None:
+def test_saving_takes_at_most_a_twentieth_of_the_time(took: float, pause: float) -> None:
     assert checkpoint.pause_after(took) == pytest.approx(pause)
 
 
@@ -134,9 +134,9 @@ def test_the_newest_two_are_kept_and_the_newest_is_read(tmp_path) -> None:
     for step in (5, 20, 100, 1000):  # as text "1000" would sort before "20"
         checkpoint.save(tmp_path, step, without_scalars(step))
     assert sorted(int(p.stem) for p in tmp_path.iterdir()) == [100, 1000]
-    found = checkpoint.load_newest(tmp_path, without_scalars(0), silence)
-    assert found is not None
-    step, state = found
+    result = checkpoint.load_newest(tmp_path, without_scalars(0), silence)
+    assert result is not None
+    step, state = result
     assert step == 1000
     assert_same_bits(state, without_scalars(1000))
 
@@ -147,7 +147,7 @@ def test_no_checkpoint_is_none(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut", "empty", "misnamed", "structure"])
-def test_a_damaged_newest_is_said_and_the_one_before_is_used(tmp_path, how) -> None:
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(tmp_path, how) -> None:
     checkpoint.save(tmp_path, 10, without_scalars(10))
     checkpoint.save(tmp_path, 20, without_scalars(20))
     older, newest = sorted(tmp_path.iterdir())
@@ -162,13 +162,13 @@ def test_a_damaged_newest_is_said_and_the_one_before_is_used(tmp_path, how) -> N
             newest.write_bytes(older.read_bytes())
         case "structure":
             write_arrays(newest, {"other": np.zeros(2, np.float32)}, {"step": 20})
-    said: list[str] = []
-    found = checkpoint.load_newest(tmp_path, without_scalars(0), said.append)
-    assert found is not None
-    assert found[0] == 10
-    assert_same_bits(found[1], without_scalars(10))
-    assert len(said) == 1
-    assert "damaged" in said[0]
+    messages: list[str] = []
+    result = checkpoint.load_newest(tmp_path, without_scalars(0), messages.append)
+    assert result is not None
+    assert result[0] == 10
+    assert_same_bits(result[1], without_scalars(10))
+    assert len(messages) == 1
+    assert "damaged" in messages[0]
 
 
 def test_when_all_are_damaged_there_is_none(tmp_path) -> None:
@@ -176,9 +176,9 @@ def test_when_all_are_damaged_there_is_none(tmp_path) -> None:
         checkpoint.save(tmp_path, step, without_scalars(step))
     for path in tmp_path.iterdir():
         damage(path)
-    said: list[str] = []
-    assert checkpoint.load_newest(tmp_path, without_scalars(0), said.append) is None
-    assert len(said) == 2
+    messages: list[str] = []
+    assert checkpoint.load_newest(tmp_path, without_scalars(0), messages.append) is None
+    assert len(messages) == 2
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_those_before(tmp_path, monkeypatch) -> None:
@@ -202,6 +202,6 @@ def test_damaged_newer_files_do_not_push_out_a_good_one(tmp_path) -> None:
         damage(path)
     assert checkpoint.load_newest(tmp_path, without_scalars(0), lambda _: None) is None
     checkpoint.save(tmp_path, 10, without_scalars(10))
-    found = checkpoint.load_newest(tmp_path, without_scalars(0), lambda _: None)
-    assert found is not None
-    assert found[0] == 10
+    result = checkpoint.load_newest(tmp_path, without_scalars(0), lambda _: None)
+    assert result is not None
+    assert result[0] == 10

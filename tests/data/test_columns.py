@@ -1,4 +1,4 @@
-"""Which column is which: patterns, natural order, usual names, and one sentence where it cannot be told."""
+"""Which column is which: patterns, natural order, usual names, and one sentence where they are ambiguous."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def refusal(names: list[str], **patterns: str) -> str:
 def test_numbered_columns_are_taken_in_the_order_of_their_numbers(numbers: list[int], rng: random.Random) -> None:
     names = [f"x{number}" for number in numbers] + ["u", "r", "end"]
     rng.shuffle(names)
-    found = choose(names, Columns(obs="x*", action="u", reward="r", terminal="end"))
-    assert found == {
+    result = choose(names, Columns(obs="x*", action="u", reward="r", terminal="end"))
+    assert result == {
         "obs": [f"x{number}" for number in sorted(numbers)],
         "action": ["u"],
         "reward": ["r"],
@@ -39,22 +39,22 @@ def test_natural_order() -> None:
 
 
 def test_the_order_of_patterns_is_kept_and_nothing_is_taken_twice() -> None:
-    found = choose(["a", "b2", "b10", "u", "r", "end"], Columns("b10, a, b*", "u", "r", terminal="end"))
-    assert found["obs"] == ["b10", "a", "b2"]
+    result = choose(["a", "b2", "b10", "u", "r", "end"], Columns("b10, a, b*", "u", "r", terminal="end"))
+    assert result["obs"] == ["b10", "a", "b2"]
 
 
 def test_brackets_are_not_wild_and_a_column_may_be_called_star() -> None:
     names = ["x[0]", "x[1]", "x0", "*", "r", "end"]
-    found = choose(names, Columns("x[0],x[1]", "*", "r", terminal="end"))
-    assert (found["obs"], found["action"]) == (["x[0]", "x[1]"], ["*"])
+    result = choose(names, Columns("x[0],x[1]", "*", "r", terminal="end"))
+    assert (result["obs"], result["action"]) == (["x[0]", "x[1]"], ["*"])
 
 
 def test_a_closer_pattern_wins() -> None:
     names = ["x0", "x1", "x_next0", "x_next1", "u", "reward", "done"]
-    found = choose(names, Columns(obs="*", action="u", next_obs="x_next*"))
-    assert found["obs"] == ["x0", "x1"]
-    assert found["next_obs"] == ["x_next0", "x_next1"]
-    assert (found["reward"], found["terminal"]) == (["reward"], ["done"])
+    result = choose(names, Columns(obs="*", action="u", next_obs="x_next*"))
+    assert result["obs"] == ["x0", "x1"]
+    assert result["next_obs"] == ["x_next0", "x_next1"]
+    assert (result["reward"], result["terminal"]) == (["reward"], ["done"])
 
 
 def test_equally_close_patterns_are_refused() -> None:
@@ -74,12 +74,12 @@ USUAL = [
 
 @pytest.mark.parametrize("names", USUAL)
 @pytest.mark.parametrize("seed", range(3))
-def test_usual_names_speak_for_themselves(names: list[str], seed: int) -> None:
+def test_usual_names_are_recognised(names: list[str], seed: int) -> None:
     shuffled = random.Random(seed).sample([*names, "comment", "action_prob"], len(names) + 2)
-    found = choose(shuffled, Columns())
-    assert sorted(name for members in found.values() for name in members) == sorted(names)
-    assert len(found["obs"]) == len(found["next_obs"])
-    assert [role for role in ROLES if role in found] == list(dict.fromkeys(role_of(name) for name in names))
+    result = choose(shuffled, Columns())
+    assert sorted(name for members in result.values() for name in members) == sorted(names)
+    assert len(result["obs"]) == len(result["next_obs"])
+    assert [role for role in ROLES if role in result] == list(dict.fromkeys(role_of(name) for name in names))
 
 
 def role_of(name: str) -> str:
@@ -114,7 +114,7 @@ def test_done_gives_way_to_a_column_of_terminals() -> None:
         (["obs", "obs", "action", "reward", "done"], ["'obs' occurs more than once"]),
     ],
 )
-def test_what_cannot_be_told_is_asked_for(names: list[str], words: list[str]) -> None:
+def test_ambiguous_columns_are_refused(names: list[str], words: list[str]) -> None:
     message = refusal(names)
     for word in words:
         assert word in message

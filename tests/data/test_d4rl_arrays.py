@@ -1,4 +1,4 @@
-"""Dictionaries with D4RL names: what is missing is derived and said, or refused in one sentence."""
+"""Dictionaries with D4RL names: what is missing is derived with a note, or refused in one sentence."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_half_a_pair_of_bounds_is_refused() -> None:
     ("right", "wrong"),
     [("observations", "obs"), ("rewards", "reward"), ("timeouts", "timeout"), ("terminals", "dones")],
 )
-def test_a_misspelt_array_is_never_ignored_in_silence(right: str, wrong: str) -> None:
+def test_a_misspelt_array_is_never_ignored_silently(right: str, wrong: str) -> None:
     arrays = clean_d4rl()
     arrays[wrong] = arrays.pop(right)
     with pytest.raises(UserError) as caught:

@@ -1,4 +1,4 @@
-"""D4RL's files from a server that misbehaves: what is in the cache is whole and verified, or not there."""
+"""D4RL's files from a server that misbehaves: files in the cache are complete and verified."""
 
 from __future__ import annotations
 
@@ -117,19 +117,19 @@ def refusal(**options: Any) -> str:
 
 def test_a_file_is_downloaded_once(server: Server, content: bytes, tmp_path: Path) -> None:
     steps: list[tuple[str, int, int]] = []
-    found = load_dataset(NAME, progress=lambda stage, done, total, _: steps.append((stage, done, total)))
-    assert (found.name, found.task, found.size) == (NAME, "hopper", 600)
-    assert found.action_low.tolist() == [-1, -1]
+    result = load_dataset(NAME, progress=lambda stage, done, total, _: steps.append((stage, done, total)))
+    assert (result.name, result.task, result.size) == (NAME, "hopper", 600)
+    assert result.action_low.tolist() == [-1, -1]
     assert steps[-1] == (FILE, 1, 1)
     assert cached(tmp_path) == {FILE, f"{FILE}.sha256"}
     assert (tmp_path / "d4rl" / FILE).read_bytes() == content
     kept = (tmp_path / "d4rl" / f"{FILE}.sha256").read_text()
     assert kept == f"{hashlib.sha256(content).hexdigest()}  {FILE}\n"
-    assert load_dataset("hopper-medium-replay").hash == found.hash  # without the version, and without the server
+    assert load_dataset("hopper-medium-replay").hash == result.hash  # without the version, and without the server
     assert server.ranges() == [None]
 
 
-def test_a_broken_connection_is_taken_up_again(server: Server, content: bytes, tmp_path: Path) -> None:
+def test_a_broken_connection_is_resumed(server: Server, content: bytes, tmp_path: Path) -> None:
     server.cut_after = [len(content) // 2, 1000]
     assert load_dataset(NAME).size == 600
     half = len(content) // 2
@@ -137,7 +137,7 @@ def test_a_broken_connection_is_taken_up_again(server: Server, content: bytes, t
     assert (tmp_path / "d4rl" / FILE).read_bytes() == content
 
 
-def test_a_download_goes_on_in_another_process(server: Server, content: bytes, tmp_path: Path) -> None:
+def test_a_download_is_resumed_in_another_process(server: Server, content: bytes, tmp_path: Path) -> None:
     server.cut_after = [5000, 0]  # the second connection brings nothing, so this process gives up
     assert "broke off after 5000 of" in refusal()
     assert cached(tmp_path) == {f"{FILE}.part", f"{FILE}.part.version"}
@@ -154,13 +154,13 @@ def test_a_server_that_ignores_range_starts_over(server: Server, content: bytes,
     assert len(server.ranges()) == 2
 
 
-def test_a_server_that_always_breaks_off_is_given_up(server: Server) -> None:
+def test_a_server_that_always_breaks_off_is_an_error(server: Server) -> None:
     server.cut_after, server.ignores_range = [5000] * 50, True
     assert "broke off after 5000 of" in refusal()
     assert len(server.ranges()) == 2
 
 
-def test_a_part_of_another_version_is_not_continued(server: Server, content: bytes, tmp_path: Path) -> None:
+def test_a_part_of_another_version_is_not_resumed(server: Server, content: bytes, tmp_path: Path) -> None:
     server.cut_after = [5000, 0]
     refusal()
     other = made(tmp_path, seed=1)
@@ -225,10 +225,10 @@ def test_a_file_that_changed_in_the_cache_is_refused_and_left_alone(server: Serv
     assert "damaged or another file" in message
     assert path.read_bytes() == damaged
     path.unlink()
-    assert load_dataset(NAME).size == 600  # downloaded anew
+    assert load_dataset(NAME).size == 600  # downloaded again
 
 
-def test_a_missing_file_says_where_to_put_it(server: Server, tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_says_where_to_put_it(server: Server, tmp_path: Path) -> None:
     server.files.clear()
     message = refusal()
     assert "the server answers 404" in message

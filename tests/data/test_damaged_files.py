@@ -74,7 +74,7 @@ def overwrite(content: bytearray, rng: np.random.Generator) -> bytearray:
 
 
 def spoil_structure(content: bytearray, rng: np.random.Generator) -> bytearray:
-    """One wrong byte near either end, where formats keep what they say about themselves."""
+    """One wrong byte near either end, where formats keep their metadata."""
     place = int(rng.integers(min(len(content), 1500)))
     content[place if rng.random() < 0.5 else -1 - place] = int(rng.integers(256))
     return content
@@ -84,11 +84,11 @@ def outcome(path: Path) -> str:
     try:
         load_dataset(path)
     except UserError as error:
-        said = str(error)
+        message = str(error)
     else:
         return "loaded"
-    assert "\n" not in said
-    assert path.name in said
+    assert "\n" not in message
+    assert path.name in message
     return "refused"
 
 
@@ -98,12 +98,12 @@ def test_random_damage(name: str, tmp_path: Path) -> None:
     WRITERS[name](path)
     whole = path.read_bytes()
     assert outcome(path) == "loaded"
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for seed in range(TRIES):
         damage = (cut, flip, blank, overwrite, spoil_structure)[seed % 5]
         path.write_bytes(damage(bytearray(whole), np.random.default_rng(seed)))
-        found[outcome(path)] += 1
-    assert found["refused"] > TRIES / 5  # at least what was cut
+        result[outcome(path)] += 1
+    assert result["refused"] > TRIES / 5  # at least what was cut
 
 
 def test_old_hdf5_files_that_are_cut(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The dataset keeps its promises: right types, no changes, episodes that partition the rows, a hash that notices."""
+"""The dataset: right types, immutable, episodes that partition the transitions, a hash of everything that counts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_terminal_on_the_time_limit_is_a_terminal() -> None:
     assert not dataset.timeout[5]
 
 
-def test_nobody_can_change_it() -> None:
+def test_a_dataset_is_immutable() -> None:
     fields = clean_fields()
     view_of_a_writeable_array = fields["obs"].view()
     view_of_a_writeable_array.setflags(write=False)
@@ -101,7 +101,7 @@ def test_arrays_that_are_already_safe_are_shared() -> None:
 
 
 @given(datasets())
-def test_episodes_partition_the_rows(dataset: Dataset) -> None:
+def test_episodes_partition_the_transitions(dataset: Dataset) -> None:
     rows = np.arange(dataset.size)
     episodes = dataset.episodes()
     np.testing.assert_array_equal(np.concatenate([rows[episode] for episode in episodes]), rows)
@@ -167,7 +167,7 @@ def test_an_unknown_next_state_is_one_placeholder_and_changes_the_hash() -> None
     assert dataset.summary()["without_next_state"] == 1
 
 
-def test_the_hash_of_ordinary_data_is_what_it_always_was() -> None:
+def test_the_hash_of_ordinary_data_has_not_changed() -> None:
     """Caches, manifests and results name it."""
     dataset = Dataset(**clean_fields())
     expected = hashlib.sha256(b"task=None\n")
@@ -188,7 +188,7 @@ def test_the_hash_covers_the_task_and_the_shape_but_not_the_name() -> None:
 
 
 @given(datasets().filter(lambda dataset: dataset.size > 1), st.floats(0.001, 0.999), st.integers(0, 99))
-def test_a_split_partitions_the_rows_and_repeats(dataset: Dataset, fraction: float, seed: int) -> None:
+def test_a_split_partitions_the_transitions_and_is_reproducible(dataset: Dataset, fraction: float, seed: int) -> None:
     train, holdout = dataset.split(fraction, seed)
     assert len(train) >= 1
     assert len(holdout) >= 1
@@ -207,7 +207,7 @@ def test_impossible_requests_are_refused() -> None:
     dataset = Dataset(**clean_fields())
     with pytest.raises(UserError, match="fraction"):
         dataset.split(1.0, seed=0)
-    with pytest.raises(UserError, match="one row"):
+    with pytest.raises(UserError, match="one transition"):
         Dataset(**clean_fields(rows=1)).split(0.5, seed=0)
     with pytest.raises(UserError, match="discount"):
         dataset.returns_to_go(1.5)

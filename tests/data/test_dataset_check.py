@@ -1,4 +1,4 @@
-"""Each check finds the defect that was planted, at the row where it was planted, and clean data are left in peace."""
+"""Each check finds the defect that was planted, at the row where it was planted, and nothing in clean data."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_rounding_within_an_episode_is_forgiven() -> None:
     assert findings_after(spoil) == []
 
 
-def test_an_episode_end_that_nobody_marked_is_a_break() -> None:
+def test_an_unmarked_episode_end_is_reported() -> None:
     def spoil(fields: Fields) -> None:
         fields["timeout"][11] = False
 
@@ -155,7 +155,7 @@ def test_unknown_next_states_are_left_in_peace() -> None:
     assert without_next_states() == []
 
 
-def test_a_placeholder_is_not_reported_for_what_is_wrong_with_the_state() -> None:
+def test_a_placeholder_is_not_reported_for_errors_of_the_state() -> None:
     obs = clean_fields()["obs"]
     obs[17, 1] = np.nan  # a terminal, whose placeholder repeats it
     assert [finding.message.split()[0] for finding in without_next_states(obs=obs) if finding.row == 17] == ["obs"]

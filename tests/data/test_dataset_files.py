@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from pspo.core.errors import UserError
-from pspo.data import Dataset, load_dataset, load_npz, save_npz
+from pspo.data import Dataset, load, load_dataset, load_npz, save_npz
 from tests.data.made_up_data import clean_d4rl, clean_fields, datasets
 
 
@@ -131,7 +131,7 @@ def test_a_member_that_is_no_array_is_refused(tmp_path: Path) -> None:
     assert "rewards" in refusal(tmp_path / "data.npz")
 
 
-def test_a_header_that_python_cannot_even_take_apart_is_refused(tmp_path: Path) -> None:
+def test_a_header_that_python_cannot_parse_is_refused(tmp_path: Path) -> None:
     arrays = clean_d4rl()
     del arrays["rewards"]
     np.savez(tmp_path / "data.npz", **arrays)
@@ -165,7 +165,7 @@ def test_any_source_gives_the_same_dataset(tmp_path: Path) -> None:
         assert load_dataset(source).hash == dataset.hash
 
 
-def test_unknown_sources_say_what_is_possible(tmp_path: Path) -> None:
+def test_errors_for_unknown_sources_say_what_is_possible(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no such file, and unknown dataset 'liqidation': did you mean 'liquidation'"):
         load_dataset("liqidation")
     (tmp_path / "data.xls").write_text("1,2\n")
@@ -181,7 +181,7 @@ def test_a_task_can_be_named_for_any_source(tmp_path: Path) -> None:
         assert load_dataset(source, task="liquidation").task == "liquidation"
 
 
-def test_columns_are_not_for_what_is_known_already() -> None:
+def test_columns_are_refused_for_named_datasets() -> None:
     for source in ("liquidation", Dataset(**clean_fields())):
         with pytest.raises(UserError, match="leave them out"):
             load_dataset(source, columns={"obs": "x"})
@@ -192,3 +192,15 @@ def test_options_are_for_built_in_names_and_are_checked() -> None:
         load_dataset(clean_d4rl(), size=5)
     with pytest.raises(UserError, match="unknown option of dataset 'liquidation' 'sead': did you mean 'seed'"):
         load_dataset("liquidation", sead=1)
+
+
+def test_one_row_of_a_table_is_enough_for_a_new_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Dataset(**clean_fields())
+    by_name = load.NamedReader("toy:1", lambda source, progress: (lambda: made) if source == "toy:1" else None)
+    monkeypatch.setattr(load, "NAMED_READERS", (*load.NAMED_READERS, by_name))
+    monkeypatch.setitem(load.FILE_READERS, ".toy", lambda path, columns: made)
+    (tmp_path / "a.toy").touch()
+    assert load_dataset("toy:1") is load_dataset(tmp_path / "a.toy") is made
+    assert load.is_name("toy:1")
+    with pytest.raises(UserError, match=r"\.h5, \.toy\)"):
+        load_dataset(__file__)

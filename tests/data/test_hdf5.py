@@ -54,32 +54,34 @@ def test_names_in_plain_attributes_are_read_too(tmp_path: Path) -> None:
         file.attrs.update(
             {"name": "logs", "task": "hopper", "notes": ["a", "b"], "action_low": low, "action_high": high}
         )
-    found = load_hdf5(path)
-    assert (found.name, found.task, found.notes) == ("logs", "hopper", ("a", "b"))
-    assert found.action_low.tolist() == [-2, -2]
-    with h5py.File(save_hdf5(found, path)) as file:
+    result = load_hdf5(path)
+    assert (result.name, result.task, result.notes) == ("logs", "hopper", ("a", "b"))
+    assert result.action_low.tolist() == [-2, -2]
+    with h5py.File(save_hdf5(result, path)) as file:
         assert (file.attrs["name"], file.attrs["task"]) == ("logs", "hopper")
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "gzip", "shuffle": True, "chunks": True}])
-def test_files_of_others_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict) -> None:
+def test_files_of_other_programs_are_read_in_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict
+) -> None:
     monkeypatch.setattr(hdf5_module, "BLOCK_BYTES", 100)  # several rows of some arrays, part of a row of none
     arrays = clean_d4rl()
     doubles = {name: a.astype(np.float64) if a.dtype == np.float32 else a for name, a in arrays.items()}
-    found = load_dataset(written(tmp_path / "logs.hdf5", doubles, **options))
-    assert found.hash == Dataset(**clean_fields()).hash
-    assert (found.name, found.notes) == ("logs", ())
+    result = load_dataset(written(tmp_path / "logs.hdf5", doubles, **options))
+    assert result.hash == Dataset(**clean_fields()).hash
+    assert (result.name, result.notes) == ("logs", ())
 
 
 def test_without_next_observations_they_are_derived(tmp_path: Path) -> None:
     arrays = clean_d4rl()
     del arrays["next_observations"]
-    found = load_dataset(written(tmp_path / "logs.hdf5", arrays))
-    assert found.hash == Dataset.from_arrays(arrays).hash
-    assert (~found.next_known).sum() == arrays["terminals"].sum()
+    result = load_dataset(written(tmp_path / "logs.hdf5", arrays))
+    assert result.hash == Dataset.from_arrays(arrays).hash
+    assert (~result.next_known).sum() == arrays["terminals"].sum()
 
 
-def test_groups_that_d4rl_writes_are_passed_over_and_others_are_said(tmp_path: Path) -> None:
+def test_groups_of_d4rl_are_ignored_and_others_noted(tmp_path: Path) -> None:
     path = written(tmp_path / "a.hdf5", clean_d4rl() | {"infos/qpos": np.zeros(60), "metadata/version": np.zeros(1)})
     assert load_dataset(path).notes == ()
     written(path, clean_d4rl() | {"comments": np.zeros(60)})
@@ -94,9 +96,9 @@ def test_roles_can_be_given_to_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", **other)
     expected = Dataset.from_arrays({key: value for key, value in arrays.items() if key != "next_observations"}).hash
     for source in (written(tmp_path / "a.hdf5", other), tmp_path / "a.npz", other):
-        found = load_dataset(source, columns=roles)
-        assert found.hash == expected
-        assert "'done' is taken for terminals" in found.notes[0]
+        result = load_dataset(source, columns=roles)
+        assert result.hash == expected
+        assert "'done' is taken for terminals" in result.notes[0]
 
 
 def test_links_are_never_followed(tmp_path: Path) -> None:

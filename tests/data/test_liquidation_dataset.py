@@ -21,7 +21,7 @@ def data():
     return make_dataset()
 
 
-def test_a_hundred_thousand_rows_come_quickly() -> None:
+def test_a_hundred_thousand_transitions_are_generated_quickly() -> None:
     begin = time.perf_counter()
     make_dataset(100_000, seed=1)
     assert time.perf_counter() - begin < 2

@@ -71,16 +71,16 @@ def refusal(source: str) -> str:
 def test_episodes_come_out_as_they_went_in(folder: Path, data_format: str) -> None:
     buffers, plain = episodes()
     create("toy/walk/medium-v0", buffers, data_format=data_format)
-    found = load_dataset("minari:toy/walk/medium-v0")
-    assert found.episode_lengths().tolist() == [2, 3, 4, 5]
-    np.testing.assert_array_equal(found.obs, np.concatenate([obs[:-1] for obs in plain]).astype(np.float32))
-    np.testing.assert_array_equal(found.next_obs, np.concatenate([obs[1:] for obs in plain]).astype(np.float32))
-    np.testing.assert_allclose(found.action, np.concatenate([b.actions for b in buffers]), rtol=1e-6)
-    np.testing.assert_allclose(found.reward, np.concatenate([b.rewards for b in buffers]), rtol=1e-6)
-    assert np.flatnonzero(found.terminal).tolist() == [1, 13]  # one that is both is terminal
-    assert np.flatnonzero(found.timeout).tolist() == [4, 8]  # an episode that just stops was cut
-    assert (found.action_low.tolist(), found.action_high.tolist()) == ([-2, 0], [2, 5])
-    assert (found.name, found.task, found.notes) == ("toy-walk-medium-v0", None, ())
+    result = load_dataset("minari:toy/walk/medium-v0")
+    assert result.episode_lengths().tolist() == [2, 3, 4, 5]
+    np.testing.assert_array_equal(result.obs, np.concatenate([obs[:-1] for obs in plain]).astype(np.float32))
+    np.testing.assert_array_equal(result.next_obs, np.concatenate([obs[1:] for obs in plain]).astype(np.float32))
+    np.testing.assert_allclose(result.action, np.concatenate([b.actions for b in buffers]), rtol=1e-6)
+    np.testing.assert_allclose(result.reward, np.concatenate([b.rewards for b in buffers]), rtol=1e-6)
+    assert np.flatnonzero(result.terminal).tolist() == [1, 13]  # one that is both is terminal
+    assert np.flatnonzero(result.timeout).tolist() == [4, 8]  # an episode that just stops was cut
+    assert (result.action_low.tolist(), result.action_high.tolist()) == ([-2, 0], [2, 5])
+    assert (result.name, result.task, result.notes) == ("toy-walk-medium-v0", None, ())
     assert load_dataset("minari:toy/walk/medium-v0", task="hopper").task == "hopper"
 
 
@@ -89,16 +89,16 @@ def test_parts_of_an_observation_are_put_together_in_the_order_of_their_keys(fol
     buffers, plain = episodes(lambda obs: {"speed": obs[:, 2:], "place": obs[:, :2]})
     box = lambda width: spaces.Box(-np.inf, np.inf, (width,), np.float64)  # noqa: E731
     create("toy/parts-v0", buffers, spaces.Dict({"speed": box(1), "place": box(2)}))
-    found = load_dataset("minari:toy/parts-v0")
-    np.testing.assert_array_equal(found.obs, np.concatenate([obs[:-1] for obs in plain]).astype(np.float32))
+    result = load_dataset("minari:toy/parts-v0")
+    np.testing.assert_array_equal(result.obs, np.concatenate([obs[:-1] for obs in plain]).astype(np.float32))
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_actions_without_bounds_get_those_of_the_data(folder: Path) -> None:
     create("toy/free-v0", episodes()[0], action_space=spaces.Box(-np.inf, np.inf, (2,), np.float64))
-    found = load_dataset("minari:toy/free-v0")
-    np.testing.assert_array_equal(found.action_high, found.action.max(axis=0))
-    assert "bounds were not given" in found.notes[0]
+    result = load_dataset("minari:toy/free-v0")
+    np.testing.assert_array_equal(result.action_high, result.action.max(axis=0))
+    assert "bounds were not given" in result.notes[0]
 
 
 @pytest.mark.filterwarnings("ignore")

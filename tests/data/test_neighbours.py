@@ -27,25 +27,25 @@ def distances_by_hand(obs: np.ndarray) -> np.ndarray:
 @settings(max_examples=60, deadline=None)
 @given(obs=states(), count=st.integers(1, 8), within=st.sampled_from([0.0, 1.0, 1.5, np.inf]))
 def test_neighbours_are_those_of_a_search_over_all_pairs(obs, count: int, within: float) -> None:
-    found = nearest_states(state_tree(obs), np.arange(len(obs)), count, within)
+    result = nearest_states(state_tree(obs), np.arange(len(obs)), count, within)
     every = distances_by_hand(obs)
     for i in range(len(obs)):
         wanted = np.sort(every[i])[:count]
         wanted = wanted[wanted <= within]
-        real = np.isfinite(found.distance[i])
-        np.testing.assert_allclose(found.distance[i][real], wanted, rtol=1e-12)
-        np.testing.assert_allclose(every[i, found.row[i][real]], wanted, rtol=1e-12)  # numbers of rows, not of others
-        assert len(set(found.row[i][real])) == real.sum()
-        assert (found.row[i, 0], found.distance[i, 0]) == (i, 0.0)
-        assert (found.row[i][~real] == i).all()
+        real = np.isfinite(result.distance[i])
+        np.testing.assert_allclose(result.distance[i][real], wanted, rtol=1e-12)
+        np.testing.assert_allclose(every[i, result.row[i][real]], wanted, rtol=1e-12)
+        assert len(set(result.row[i][real])) == real.sum()
+        assert (result.row[i, 0], result.distance[i, 0]) == (i, 0.0)
+        assert (result.row[i][~real] == i).all()
 
 
-def test_a_row_is_its_own_first_neighbour_among_more_copies_than_are_looked_for() -> None:
+def test_a_state_with_many_copies_is_its_own_first_neighbour() -> None:
     obs = np.repeat(np.array([[0.0, 1.0], [5.0, 5.0]], np.float32), 40, axis=0)
-    found = nearest_states(state_tree(obs), np.arange(80), 10)
-    np.testing.assert_array_equal(found.row[:, 0], np.arange(80))
-    assert all(len(set(row)) == 10 for row in found.row.tolist())
-    np.testing.assert_array_equal(found.row // 40, np.repeat([[0], [1]], 40, axis=0) * np.ones((1, 10)))
+    result = nearest_states(state_tree(obs), np.arange(80), 10)
+    np.testing.assert_array_equal(result.row[:, 0], np.arange(80))
+    assert all(len(set(row)) == 10 for row in result.row.tolist())
+    np.testing.assert_array_equal(result.row // 40, np.repeat([[0], [1]], 40, axis=0) * np.ones((1, 10)))
 
 
 @settings(max_examples=40, deadline=None)
@@ -57,7 +57,7 @@ def test_the_spacing_leaves_copies_out(obs) -> None:
     assert mean_spacing(state_tree(obs), len(obs)) == pytest.approx(wanted)
 
 
-def test_the_spacing_does_not_count_rows_whose_neighbours_are_all_copies() -> None:
+def test_the_spacing_ignores_states_with_copies_only() -> None:
     obs = np.array([[0.0]] * 5 + [[7.0], [9.0]], np.float32)
     assert mean_spacing(state_tree(obs), 3) == pytest.approx(2.0)  # of the two that stand alone
     assert mean_spacing(state_tree(np.zeros((6, 2), np.float32)), 3) == 0.0
@@ -65,27 +65,25 @@ def test_the_spacing_does_not_count_rows_whose_neighbours_are_all_copies() -> No
 
 @settings(max_examples=40, deadline=None)
 @given(obs=states(), count=st.integers(1, 8), epsilon=st.sampled_from([0.0, 1.0, 1.5]), piece=st.integers(1, 9))
-def test_neighbourhoods_are_all_rows_neighbours_one_after_the_other(
-    obs, count: int, epsilon: float, piece: int
-) -> None:
+def test_neighbourhoods_are_the_concatenated_neighbours(obs, count: int, epsilon: float, piece: int) -> None:
     done: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbours, "CHUNK", piece)
-        found, spacing = neighbourhoods(obs, count, epsilon, done.append)
+        result, spacing = neighbourhoods(obs, count, epsilon, done.append)
     assert spacing == mean_spacing(state_tree(obs), count)
     assert (done == sorted(done), done[-1]) == (True, 2 * len(obs))
     every, start = distances_by_hand(obs), 0
-    for i, size in enumerate(found.size):
-        row = found.row[start : start + size]
+    for i, size in enumerate(result.size):
+        row = result.row[start : start + size]
         wanted = np.sort(every[i])[:count]
         np.testing.assert_allclose(every[i, row], wanted[wanted <= epsilon * spacing * (1.0 + 1e-12)])
         assert row[0] == i
         start += size
-    assert start == len(found.row)
-    assert found.others == pytest.approx(start / len(obs) - 1.0)
+    assert start == len(result.row)
+    assert result.others == pytest.approx(start / len(obs) - 1.0)
 
 
-def test_pieces_cover_all_rows_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_cover_all_states_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbours, "CHUNK", 4)
     np.testing.assert_array_equal(np.concatenate(list(chunks(10))), np.arange(10))
     obs = np.random.default_rng(0).normal(size=(10, 2)).astype(np.float32)

@@ -107,7 +107,7 @@ def test_padded_grids_are_never_nan_and_have_finite_gradients() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (40,), (2, 3)])
-def test_numpy_and_jax_see_the_same(shape) -> None:
+def test_numpy_and_jax_give_the_same_features(shape) -> None:
     norm = fit_normaliser(dataset([noise(), counter(5), noise(1), counter(3)], (-1.0, 0.2), (3.0, 0.9)))
     rng = np.random.default_rng(5)
     obs = rng.normal(2.0, 3.0, size=(*shape, 4)).astype(np.float32)
@@ -135,15 +135,15 @@ def test_numpy_and_jax_see_the_same(shape) -> None:
 def test_snapping_moves_grid_columns_to_the_nearest_point_and_no_others(seed) -> None:
     norm = with_grids([0.0, 1.0, 4.0], [-1.0, -0.5])
     obs = np.random.default_rng(seed).normal(0.0, 6.0, size=(20, 3)).astype(np.float32)
-    found = norm.snap(obs)
+    result = norm.snap(obs)
     for row, (free, first, second) in enumerate(obs.tolist()):
         expected = [
             free,
             min([0.0, 1.0, 4.0], key=lambda p: abs(p - min(max(first, 0.0), 4.0))),
             min([-1.0, -0.5], key=lambda p: abs(p - min(max(second, -1.0), -0.5))),
         ]
-        np.testing.assert_array_equal(found[row], np.array(expected, np.float32))
-    np.testing.assert_array_equal(norm.snap(found), found)
+        np.testing.assert_array_equal(result[row], np.array(expected, np.float32))
+    np.testing.assert_array_equal(norm.snap(result), result)
 
 
 # Actions
@@ -156,7 +156,7 @@ bounds = st.tuples(st.integers(-1000, 1000), st.integers(1, 1000)).map(
 
 @given(bounds, st.floats(0, 1))
 @settings(max_examples=80, deadline=None)
-def test_actions_survive_the_way_to_the_unbounded_space_and_back(bound, share) -> None:
+def test_actions_survive_the_round_trip_to_the_unbounded_space(bound, share) -> None:
     low, high = bound
     norm = with_grids([0.0, 1.0])._replace(action_low=np.array([low]), action_high=np.array([high]))
     action = np.array([low + np.float32(share) * (high - low)], np.float32)
@@ -196,12 +196,12 @@ def test_a_policy_reaches_the_bounds_exactly() -> None:
 
 @given(bounds)
 @settings(max_examples=80, deadline=None)
-def test_the_ends_of_the_unit_range_are_the_bounds_whatever_they_are(bound) -> None:
+def test_the_ends_of_the_unit_range_are_exactly_the_bounds(bound) -> None:
     norm = with_grids([0.0, 1.0])._replace(action_low=np.array([bound[0]]), action_high=np.array([bound[1]]))
     for xp in (np, jnp):
-        found = norm.from_unit(xp.asarray([[-1.0], [1.0]], dtype=np.float32))
-        assert float(found[0, 0]) == bound[0]
-        assert float(found[1, 0]) == bound[1]
+        result = norm.from_unit(xp.asarray([[-1.0], [1.0]], dtype=np.float32))
+        assert float(result[0, 0]) == bound[0]
+        assert float(result[1, 0]) == bound[1]
 
 
 # Fitting
@@ -220,7 +220,7 @@ def test_scales_are_those_of_the_data() -> None:
     np.testing.assert_allclose(encoded.std(axis=0), 1.0, rtol=1e-5)
 
 
-def test_rewards_are_divided_by_the_spread_of_discounted_returns_to_go() -> None:
+def test_rewards_are_divided_by_the_std_of_discounted_returns_to_go() -> None:
     data = dataset([noise()])
     to_go = []
     for start in range(0, ROWS, 7):
@@ -229,7 +229,7 @@ def test_rewards_are_divided_by_the_spread_of_discounted_returns_to_go() -> None
     assert float(fit_normaliser(data, gamma=0.8).reward_scale) == pytest.approx(np.std(to_go), rel=1e-5)
 
 
-def test_a_log_without_spread_of_reward_is_left_as_it_is() -> None:
+def test_constant_rewards_are_not_scaled() -> None:
     data = dataset([noise()], reward=np.zeros(ROWS))
     assert float(fit_normaliser(data).reward_scale) == 1.0
 
@@ -262,7 +262,7 @@ def test_counters_and_flags_are_grids_and_other_columns_are_not() -> None:
     assert norm.features == 5 + 3 * 32
 
 
-def test_a_column_that_looks_like_a_grid_at_first_is_none_if_it_goes_on() -> None:
+def test_a_column_with_many_late_values_is_not_a_grid() -> None:
     late = np.where(np.arange(3000) < 1500, counter(4, 3000), noise(4, 3000))
     assert fit_normaliser(dataset([noise(0, 3000), late])).grid_column.tolist() == []
 
@@ -275,17 +275,17 @@ def test_few_rows_make_no_grid() -> None:
 # Rows on the device
 
 
-def test_rows_are_in_the_units_that_networks_take() -> None:
+def test_transitions_are_in_the_units_that_networks_take() -> None:
     data = dataset([noise(), counter(5)], (0.0, -3.0), (4.0, -1.0))
     norm = fit_normaliser(data)
-    rows = device_dataset(data, norm, 0.9).rows
+    rows = device_dataset(data, norm, 0.9).transitions
     np.testing.assert_array_equal(rows.obs, data.obs)
     np.testing.assert_array_equal(rows.terminal, data.terminal)
     np.testing.assert_allclose(rows.action, (data.action - [2.0, -2.0]) / [2.0, 1.0], atol=1e-6)
     np.testing.assert_allclose(rows.reward * norm.reward_scale, data.reward, rtol=1e-5)
 
 
-def test_sampled_rows_are_rows_of_the_log_drawn_uniformly() -> None:
+def test_sampled_transitions_are_drawn_uniformly_from_the_dataset() -> None:
     data = dataset([np.arange(50.0), noise(0, 50)], reward=np.arange(50.0))
     log = device_dataset(data, fit_normaliser(data), 0.9)
     drawn = sample_transitions(log, jax.random.PRNGKey(0), 20_000)
@@ -305,7 +305,7 @@ def two_episodes() -> Dataset:
     return dataclasses.replace(data, terminal=terminal, timeout=timeout)
 
 
-def test_early_rows_occur_as_the_discount_weighs_them() -> None:
+def test_early_transitions_are_drawn_with_the_weights_of_the_discount() -> None:
     data = two_episodes()
     log = device_dataset(data, fit_normaliser(data), 0.9)
     picked = np.concatenate([np.asarray(pick_transitions(log, jax.random.PRNGKey(k), 1000, 0.25)) for k in range(40)])

@@ -1,4 +1,4 @@
-"""The units that published algorithms use: states and rewards of `normaliser_in` against NumPy, and the squash."""
+"""Units of published algorithms: `normaliser_in` against NumPy, and the squash of actions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pspo.data.batches import device_dataset
 from pspo.data.normalise import fit_normaliser, normaliser_in, squash, unsquash
 
 GAMMA = 0.9
-STATES, REWARDS = ("raw", "zscore", "features"), ("raw", "range", "spread")
+STATES, REWARDS = ("raw", "zscore", "features"), ("raw", "range", "std")
 
 
 def made_dataset(rows: int = 210, **changes: Any) -> Dataset:
@@ -53,7 +53,7 @@ def returns_by_hand(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("rewards", REWARDS)
 @pytest.mark.parametrize("states", STATES)
-def test_every_combination_of_units_is_that_of_numpy(states: str, rewards: str) -> None:
+def test_all_combinations_of_units_agree_with_numpy(states: str, rewards: str) -> None:
     data = made_dataset()
     norm = normaliser_in(data, states, rewards, GAMMA)
     obs, episodes = data.obs.astype(np.float64), returns_by_hand(data)
@@ -69,12 +69,12 @@ def test_every_combination_of_units_is_that_of_numpy(states: str, rewards: str) 
     assert norm.features == expected.shape[1]
     np.testing.assert_allclose(norm.encode(data.obs), expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(norm.encode(jnp.asarray(data.obs)), expected, rtol=1e-4, atol=1e-5)
-    scale = {"raw": 1.0, "range": (episodes[0].max() - episodes[0].min()) / 1000.0, "spread": episodes[1].std()}
+    scale = {"raw": 1.0, "range": (episodes[0].max() - episodes[0].min()) / 1000.0, "std": episodes[1].std()}
     assert float(norm.reward_scale) == pytest.approx(scale[rewards], rel=1e-5)
     assert {array.dtype for array in norm} == {np.dtype(np.float32), np.dtype(np.int32)}
 
 
-def test_raw_states_are_untouched_to_the_last_bit() -> None:
+def test_raw_states_are_unchanged_bit_for_bit() -> None:
     data = made_dataset()
     norm = normaliser_in(data, "raw", "raw", GAMMA)
     extreme = np.array([[1e-30, -1e30, 0.1], [np.pi, 7.0, -0.0]], np.float32)
@@ -84,7 +84,7 @@ def test_raw_states_are_untouched_to_the_last_bit() -> None:
     assert norm.features == data.obs_dim
 
 
-def test_standardised_states_take_their_own_mean_and_not_that_of_next_states() -> None:
+def test_standardised_states_use_the_mean_of_states_not_of_next_states() -> None:
     data = made_dataset()
     norm = normaliser_in(data, "zscore", "raw", GAMMA)
     features = norm.encode(data.obs)
@@ -94,14 +94,14 @@ def test_standardised_states_take_their_own_mean_and_not_that_of_next_states() -
     assert float(norm.obs_std[2]) == pytest.approx(1e-3, rel=1e-5)
 
 
-def test_what_the_units_leave_alone_is_that_of_the_plain_normaliser() -> None:
+def test_other_fields_are_those_of_the_plain_normaliser() -> None:
     data = made_dataset()
     plain = fit_normaliser(data, GAMMA)
     for states in STATES:
         norm = normaliser_in(data, states, "raw", GAMMA)
         for name in ("obs_low", "obs_high", "action_low", "action_high"):
             np.testing.assert_array_equal(getattr(norm, name), getattr(plain, name))
-    for mine, its in zip(normaliser_in(data, "features", "spread", GAMMA), plain, strict=True):
+    for mine, its in zip(normaliser_in(data, "features", "std", GAMMA), plain, strict=True):
         np.testing.assert_array_equal(mine, its)
 
 
@@ -112,7 +112,7 @@ def test_constant_rewards_do_not_divide_by_zero(reward: float, rewards: str) -> 
     equal = {"terminal": np.arange(rows) % 7 == 6, "timeout": np.zeros(rows, bool), "reward": np.full(rows, reward)}
     norm = normaliser_in(made_dataset(**equal), "raw", rewards, GAMMA)
     assert norm.reward_scale > 0.0
-    if rewards != "spread" or reward == 0.0:
+    if rewards != "std" or reward == 0.0:
         assert float(norm.reward_scale) == 1.0
 
 
@@ -121,10 +121,10 @@ def test_one_episode_has_no_range_and_keeps_its_rewards() -> None:
     assert float(normaliser_in(made_dataset(**single), "raw", "range", GAMMA).reward_scale) == 1.0
 
 
-def test_rewards_in_units_of_their_range_make_returns_that_span_a_thousand() -> None:
+def test_with_range_units_returns_span_a_thousand() -> None:
     data = made_dataset()
-    log = device_dataset(data, normaliser_in(data, "zscore", "range", GAMMA), GAMMA)
-    scaled = np.add.reduceat(np.asarray(log.transitions.reward, np.float64), data.episode_starts)
+    device = device_dataset(data, normaliser_in(data, "zscore", "range", GAMMA), GAMMA)
+    scaled = np.add.reduceat(np.asarray(device.transitions.reward, np.float64), data.episode_starts)
     assert np.ptp(scaled) == pytest.approx(1000.0, rel=1e-4)
 
 
@@ -140,7 +140,7 @@ def test_unsquash_undoes_squash_inside_the_bounds_and_is_finite_at_them() -> Non
     np.testing.assert_allclose(unsquash(squash(jnp.asarray(x))), x, rtol=1e-4, atol=1e-6)
 
 
-def test_returns_that_differ_by_rounding_alone_have_no_range() -> None:
+def test_returns_that_differ_only_by_rounding_have_no_range() -> None:
     """Two-row episodes that pay 0.3 in all, in float32: their sums differ by 7e-9."""
     rows = 210
     pays = np.where(np.arange(rows) // 2 % 2 == 0, *np.float32([[0.1], [0.3]]))

@@ -1,4 +1,4 @@
-"""Every format that can be written: a round trip keeps the hash, and what a format cannot keep is said."""
+"""Every format that can be written: a round trip keeps the hash, and losses are reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.data.made_up_data import clean_fields, datasets
 KEEP_ALL = (".npz", ".hdf5", ".parquet")
 
 
-def test_whatever_can_be_read_can_be_written() -> None:
+def test_every_readable_format_can_be_written() -> None:
     assert set(save_module.WRITERS) == set(READERS)
 
 
@@ -33,9 +33,9 @@ def test_whatever_can_be_read_can_be_written() -> None:
 def test_a_round_trip_keeps_everything(dataset: Dataset, suffix: str) -> None:
     dataset = replace(dataset, notes=("one.", "and another."))
     with tempfile.TemporaryDirectory() as folder:
-        found = load_dataset(save_dataset(dataset, Path(folder) / f"other{suffix}"))
-    assert found.hash == dataset.hash
-    assert (found.name, found.task, found.notes) == (dataset.name, dataset.task, dataset.notes)
+        result = load_dataset(save_dataset(dataset, Path(folder) / f"other{suffix}"))
+    assert result.hash == dataset.hash
+    assert (result.name, result.task, result.notes) == (dataset.name, dataset.task, dataset.notes)
 
 
 @given(datasets(gaps=True), st.integers(0, 2**32 - 1))
@@ -52,30 +52,30 @@ def test_a_csv_keeps_every_bit_of_every_number(dataset: Dataset, seed: int) -> N
         action_high=np.ones_like(dataset.action_high),
     )
     with tempfile.TemporaryDirectory() as folder:
-        found = load_dataset(save_dataset(dataset, Path(folder) / "logs.csv"), task=dataset.task)
-    assert found.hash == dataset.hash
-    assert (found.name, found.notes) == ("logs", ())
+        result = load_dataset(save_dataset(dataset, Path(folder) / "logs.csv"), task=dataset.task)
+    assert result.hash == dataset.hash
+    assert (result.name, result.notes) == ("logs", ())
 
 
 @pytest.mark.parametrize("suffix", [*KEEP_ALL, ".csv"])
-def test_not_a_number_stays_one_and_is_not_a_gap(tmp_path: Path, suffix: str) -> None:
+def test_nan_is_kept_and_is_not_a_missing_value(tmp_path: Path, suffix: str) -> None:
     fields = clean_fields()
     fields["next_obs"][5] = np.nan  # a terminal, with a next state that was logged
     fields["obs"][7, 1] = np.inf
-    found = load_dataset(save_dataset(Dataset(**fields), tmp_path / f"x{suffix}"))
-    assert found.next_known.all()
-    assert np.isnan(found.next_obs[5]).all()
-    assert found.obs[7, 1] == np.inf
+    result = load_dataset(save_dataset(Dataset(**fields), tmp_path / f"x{suffix}"))
+    assert result.next_known.all()
+    assert np.isnan(result.next_obs[5]).all()
+    assert result.obs[7, 1] == np.inf
 
 
 @pytest.mark.parametrize("suffix", [*KEEP_ALL, ".csv"])
-def test_many_rows_are_written_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+def test_large_datasets_are_written_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     monkeypatch.setattr(save_module, "ROWS_AT_A_TIME", 7)
     dataset = Dataset(**clean_fields(), next_known=~clean_fields()["terminal"])
     assert load_dataset(save_dataset(dataset, tmp_path / f"x{suffix}")).hash == dataset.hash
 
 
-def test_tables_are_plain_enough_for_others(tmp_path: Path) -> None:
+def test_tables_can_be_read_by_other_programs(tmp_path: Path) -> None:
     dataset = Dataset(**clean_fields(), next_known=~clean_fields()["terminal"])
     for frame in (
         pd.read_csv(save_dataset(dataset, tmp_path / "x.csv")),
@@ -88,7 +88,7 @@ def test_tables_are_plain_enough_for_others(tmp_path: Path) -> None:
         np.testing.assert_array_equal(frame["timeout"], dataset.timeout)
 
 
-def test_what_a_csv_cannot_keep_is_said() -> None:
+def test_losses_of_a_csv_are_reported() -> None:
     fields = clean_fields()
     assert lost_in(Dataset(**fields), "x.csv") == []
     wide = Dataset(**{**fields, "action_high": np.full(2, 3.0)}, task="hopper")

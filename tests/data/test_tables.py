@@ -1,4 +1,4 @@
-"""Tables in every format: episodes, ends and next states come out as they were, and nothing is invented."""
+"""Tables in every format: episodes, terminals and next states are read correctly, and nothing is invented."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pspo.core.errors import UserError
 from pspo.data import Dataset, load_dataset
-from tests.data.made_up_logs import WAYS, DeviceDataset, logs, through_memory
+from tests.data.made_up_tables import WAYS, CompleteData, complete_data, through_memory
 
 ways = st.sampled_from(sorted(WAYS))
 
@@ -32,64 +32,64 @@ def refusal(source: Any, **options: Any) -> str:
 # Properties
 
 
-@given(logs(), ways)
+@given(complete_data(), ways)
 @settings(max_examples=60, deadline=None)
-def test_a_complete_table_loses_nothing(log: DeviceDataset, way: str) -> None:
-    found = WAYS[way](log.table("next_obs", "terminal", "timeout"))
+def test_a_complete_table_is_read_unchanged(data: CompleteData, way: str) -> None:
+    loaded = WAYS[way](data.table("next_obs", "terminal", "timeout"))
     expected = Dataset(
-        log.obs,
-        log.action,
-        log.reward,
-        log.next_obs,
-        log.terminal,
-        log.timeout,
-        np.full(log.action.shape[1], -1),
-        np.full(log.action.shape[1], 1),
+        data.obs,
+        data.action,
+        data.reward,
+        data.next_obs,
+        data.terminal,
+        data.timeout,
+        np.full(data.action.shape[1], -1),
+        np.full(data.action.shape[1], 1),
     )
-    assert found.hash == expected.hash
-    assert (found.name, found.notes) == ("dataset", ())
+    assert loaded.hash == expected.hash
+    assert (loaded.name, loaded.notes) == ("dataset", ())
 
 
-@given(logs(), ways)
+@given(complete_data(), ways)
 @settings(max_examples=100, deadline=None)
-def test_next_states_that_are_deleted_come_back_wherever_they_can_be_known(log: DeviceDataset, way: str) -> None:
-    if log.timeout.sum() == log.transitions:
+def test_missing_next_states_are_completed_from_the_following_rows(data: CompleteData, way: str) -> None:
+    if data.timeout.sum() == data.rows:
         with pytest.raises(UserError, match="next states are missing"):
-            WAYS[way](log.table("terminal", "timeout"))
+            WAYS[way](data.table("terminal", "timeout"))
         return
-    found = WAYS[way](log.table("terminal", "timeout"))
-    kept = np.flatnonzero(~log.timeout)  # nothing to bootstrap from after a time-out
-    np.testing.assert_array_equal(found.obs, log.obs[kept])
-    np.testing.assert_array_equal(found.action, log.action[kept])
-    np.testing.assert_array_equal(found.reward, log.reward[kept])
-    np.testing.assert_array_equal(found.terminal, log.terminal[kept])
-    np.testing.assert_array_equal(found.next_known, ~log.terminal[kept])
-    np.testing.assert_array_equal(found.next_obs[found.next_known], log.next_obs[kept][found.next_known])
-    cut = np.append(log.timeout[1:], False)[kept] & (kept + 1 < log.transitions) & ~log.terminal[kept]
-    np.testing.assert_array_equal(found.timeout, cut)
+    loaded = WAYS[way](data.table("terminal", "timeout"))
+    kept = np.flatnonzero(~data.timeout)  # nothing to bootstrap from after a time-out
+    np.testing.assert_array_equal(loaded.obs, data.obs[kept])
+    np.testing.assert_array_equal(loaded.action, data.action[kept])
+    np.testing.assert_array_equal(loaded.reward, data.reward[kept])
+    np.testing.assert_array_equal(loaded.terminal, data.terminal[kept])
+    np.testing.assert_array_equal(loaded.next_known, ~data.terminal[kept])
+    np.testing.assert_array_equal(loaded.next_obs[loaded.next_known], data.next_obs[kept][loaded.next_known])
+    cut = np.append(data.timeout[1:], False)[kept] & (kept + 1 < data.rows) & ~data.terminal[kept]
+    np.testing.assert_array_equal(loaded.timeout, cut)
 
 
-@given(logs(), ways)
+@given(complete_data(), ways)
 @settings(max_examples=60, deadline=None)
-def test_an_episode_column_does_the_work_of_a_time_out_column(log: DeviceDataset, way: str) -> None:
-    by_flags = WAYS[way](log.table("next_obs", "terminal", "timeout"))
-    assert WAYS[way](log.table("next_obs", "terminal", "episode")).hash == by_flags.hash
-    alone = WAYS[way](log.table("next_obs", "episode"))
+def test_an_episode_column_can_replace_a_time_out_column(data: CompleteData, way: str) -> None:
+    by_flags = WAYS[way](data.table("next_obs", "terminal", "timeout"))
+    assert WAYS[way](data.table("next_obs", "terminal", "episode")).hash == by_flags.hash
+    alone = WAYS[way](data.table("next_obs", "episode"))
     np.testing.assert_array_equal(alone.timeout, by_flags.episode_end)
     assert not alone.terminal.any()
     assert "their ends are time-outs" in alone.notes[0]
 
 
-@given(logs(), st.randoms(), ways)
+@given(complete_data(), st.randoms(), ways)
 @settings(max_examples=40, deadline=None)
-def test_the_order_and_the_names_of_columns_do_not_matter(log: DeviceDataset, rng: Any, way: str) -> None:
-    columns = log.table("next_obs", "terminal", "timeout")
+def test_the_order_and_the_names_of_columns_do_not_matter(data: CompleteData, rng: Any, way: str) -> None:
+    columns = data.table("next_obs", "terminal", "timeout")
     renamed = {
         name.replace("next_obs_", "q").replace("obs_", "p").replace("action_", "u"): v for name, v in columns.items()
     }
     shuffled = {name: renamed[name] for name in rng.sample(sorted(renamed), len(renamed))}
-    found = WAYS[way](shuffled, columns={"obs": "p*", "action": "u*", "next_obs": "q*"})
-    assert found.hash == WAYS[way](columns).hash
+    loaded = WAYS[way](shuffled, columns={"obs": "p*", "action": "u*", "next_obs": "q*"})
+    assert loaded.hash == WAYS[way](columns).hash
 
 
 # Ends
@@ -98,15 +98,15 @@ def test_the_order_and_the_names_of_columns_do_not_matter(log: DeviceDataset, rn
 @pytest.mark.parametrize("way", sorted(WAYS))
 def test_a_row_that_is_terminal_and_a_time_out_is_terminal(way: str) -> None:
     flags = {"terminal": [0, 1, 0, 0], "timeout": [0, 1, 0, 1]}
-    found = WAYS[way]({"obs": [1.0, 2.0, 3.0, 4.0], "action": [0.0] * 4, "reward": [1.0] * 4, **flags})
-    assert found.terminal.tolist() == [False, True, False]
-    assert found.timeout.tolist() == [False, False, True]
+    loaded = WAYS[way]({"obs": [1.0, 2.0, 3.0, 4.0], "action": [0.0] * 4, "reward": [1.0] * 4, **flags})
+    assert loaded.terminal.tolist() == [False, True, False]
+    assert loaded.timeout.tolist() == [False, False, True]
 
 
 ROW = {"obs": [1.0, 2.0, 3.0, 4.0], "action": [0.1, 0.2, 0.3, 0.4], "reward": [1.0, 2.0, 3.0, 4.0]}
 
 
-def test_a_column_called_done_is_taken_for_terminals_and_that_is_said() -> None:
+def test_a_column_called_done_counts_as_terminals_with_a_note() -> None:
     done = through_memory({**ROW, "done": [0, 1, 0, 1]})
     assert done.terminal.tolist() == [False, True, False, True]
     assert "'done' is taken for terminals" in done.notes[0]
@@ -116,36 +116,36 @@ def test_a_column_called_done_is_taken_for_terminals_and_that_is_said() -> None:
     assert not any("done" in note for note in apart.notes)
 
 
-def test_an_episode_that_comes_back_is_refused() -> None:
+def test_an_episode_in_two_pieces_is_refused() -> None:
     message = refusal(pa.table({**ROW, "episode": ["a", "b", "a", "a"], "done": [1, 1, 0, 1]}))
-    assert "row 2 comes back to episode a" in message
+    assert "row 2 returns to episode a" in message
     assert "nothing at row 1" in refusal(pa.table({**ROW, "episode": ["a", None, "a", "a"]}))
     assert "cannot number episodes" in refusal(pa.table({**ROW, "episode": [[1], [1], [2], [2]]}))
 
 
-def test_categories_number_episodes_too() -> None:
+def test_episodes_can_be_categories() -> None:
     category = pd.Categorical(["b", "b", "a", "a"])
     assert load_dataset(pd.DataFrame({**ROW, "episode": category})).obs[:, 0].tolist() == [1, 3]
 
 
-def test_gaps_in_next_states_are_gaps_and_not_numbers() -> None:
+def test_missing_cells_of_next_states_are_not_numbers() -> None:
     """Empty cells at a terminal are unknown; a NaN is a NaN, which is for `check` to report."""
     columns = {**ROW, "terminal": [0, 1, 0, 1], "next_obs": [2.0, None, 4.0, float("nan")]}
     for way in WAYS.values():
-        found = way(columns)
-        assert found.next_known.tolist() == [True, False, True, True]
-        assert np.isnan(found.next_obs[3, 0])
+        loaded = way(columns)
+        assert loaded.next_known.tolist() == [True, False, True, True]
+        assert np.isnan(loaded.next_obs[3, 0])
 
 
 # Cells
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.large_list(pa.float32()), pa.list_(pa.int64(), 3)])
-def test_lists_are_columns_side_by_side(kind: pa.DataType, tmp_path: Path) -> None:
+def test_a_list_column_is_read_as_several_columns(kind: pa.DataType, tmp_path: Path) -> None:
     obs = np.arange(12).reshape(4, 3)
     columns = {**ROW, "obs": pa.array(obs.tolist(), kind), "terminal": [0, 0, 0, 1]}
-    pyarrow.parquet.write_table(pa.table(columns), tmp_path / "log.parquet")
-    for source in (tmp_path / "log.parquet", pa.table(columns)):
+    pyarrow.parquet.write_table(pa.table(columns), tmp_path / "data.parquet")
+    for source in (tmp_path / "data.parquet", pa.table(columns)):
         np.testing.assert_array_equal(load_dataset(source).obs, obs)
 
 
@@ -159,12 +159,12 @@ def test_lists_of_different_lengths_are_refused() -> None:
 
 def test_a_missing_list_is_a_missing_next_state() -> None:
     after = [None, [3.0, 4.0], None, [5.0, 6.0]]
-    found = through_memory({**ROW, "obs": [[1.0, 2.0]] * 4, "next_obs": after, "terminal": [1, 1, 1, 1]})
-    assert found.next_known.tolist() == [False, True, False, True]
-    assert found.next_obs.tolist() == [[1, 2], [3, 4], [1, 2], [5, 6]]
+    loaded = through_memory({**ROW, "obs": [[1.0, 2.0]] * 4, "next_obs": after, "terminal": [1, 1, 1, 1]})
+    assert loaded.next_known.tolist() == [False, True, False, True]
+    assert loaded.next_obs.tolist() == [[1, 2], [3, 4], [1, 2], [5, 6]]
 
 
-def test_any_kind_of_number_will_do() -> None:
+def test_all_numeric_types_are_read() -> None:
     column = pa.array([1, 2, 3, 4], pa.int8())
     for kind in (
         pa.int8(),
@@ -175,8 +175,8 @@ def test_any_kind_of_number_will_do() -> None:
         pa.dictionary(pa.int8(), pa.int64()),
     ):
         cast = column.cast(pa.int64()).dictionary_encode() if pa.types.is_dictionary(kind) else column.cast(kind)
-        found = through_memory({**ROW, "obs": cast, "done": [False, False, False, True]})
-        assert found.obs[:, 0].tolist() == [1, 2, 3, 4]
+        loaded = through_memory({**ROW, "obs": cast, "done": [False, False, False, True]})
+        assert loaded.obs[:, 0].tolist() == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_any_kind_of_number_will_do() -> None:
         ({}, []),
     ],
 )
-def test_cells_that_are_no_numbers_are_named(columns: dict[str, Any], words: list[str]) -> None:
+def test_cells_that_are_not_numbers_are_named(columns: dict[str, Any], words: list[str]) -> None:
     table = {**ROW, "done": [0, 0, 0, 1], **columns}
     if not words:
         assert load_dataset(pa.table(table)).size == 4  # the rest of the table is right
@@ -201,7 +201,7 @@ def test_cells_that_are_no_numbers_are_named(columns: dict[str, Any], words: lis
         assert word in message
 
 
-def test_columns_without_a_use_are_said() -> None:
+def test_unused_columns_are_noted() -> None:
     assert through_memory({**ROW, "terminal": [0, 0, 0, 1], "comment": ["x"] * 4}).notes[0] == (
         "columns that are not used: 'comment'."
     )
@@ -233,11 +233,11 @@ class ToArrow:
 
 
 @pytest.mark.parametrize("wrap", [lambda frame: frame, Interchange, ToArrow, pa.table])
-def test_data_frames_of_any_make(wrap: Any) -> None:
+def test_data_frames_of_all_libraries_are_read(wrap: Any) -> None:
     frame = pd.DataFrame({**ROW, "terminal": [False, True, False, True]}, index=[4, 5, 6, 7])
-    found = load_dataset(wrap(frame), task="liquidation")
-    assert found.obs[:, 0].tolist() == ROW["obs"]
-    assert found.task == "liquidation"
+    loaded = load_dataset(wrap(frame), task="liquidation")
+    assert loaded.obs[:, 0].tolist() == ROW["obs"]
+    assert loaded.task == "liquidation"
 
 
 def test_a_frame_of_mixed_objects_is_refused() -> None:
@@ -249,18 +249,18 @@ def test_a_frame_of_mixed_objects_is_refused() -> None:
 
 
 def csv(tmp_path: Path, text: str) -> Path:
-    (tmp_path / "log.csv").write_text(text)
-    return tmp_path / "log.csv"
+    (tmp_path / "data.csv").write_text(text)
+    return tmp_path / "data.csv"
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @pytest.mark.parametrize("line", ["\n", "\r\n"])
-def test_csv_of_any_dialect(tmp_path: Path, delimiter: str, line: str) -> None:
+def test_csv_files_of_all_dialects_are_read(tmp_path: Path, delimiter: str, line: str) -> None:
     rows = ["obs,action,reward,id,done", "1,0.5,3, a,False", "2, 0.25 ,4,a,True", '"3",-1,5,b,TRUE']
-    found = load_dataset(csv(tmp_path, "\ufeff" + line.join(rows).replace(",", delimiter)), columns={"episode": "id"})
-    assert found.obs[:, 0].tolist() == [1, 2, 3]
-    assert found.action[:, 0].tolist() == [0.5, 0.25, -1]
-    assert found.terminal.tolist() == [False, True, True]
+    loaded = load_dataset(csv(tmp_path, "\ufeff" + line.join(rows).replace(",", delimiter)), columns={"episode": "id"})
+    assert loaded.obs[:, 0].tolist() == [1, 2, 3]
+    assert loaded.action[:, 0].tolist() == [0.5, 0.25, -1]
+    assert loaded.terminal.tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -276,9 +276,9 @@ def test_csv_of_any_dialect(tmp_path: Path, delimiter: str, line: str) -> None:
         ("1,2,3\n4,5,6\n", ["the obs among '1', '2', '3'"]),
     ],
 )
-def test_csv_that_cannot_be_read_says_where(tmp_path: Path, text: str, words: list[str]) -> None:
+def test_errors_in_csv_files_name_the_place(tmp_path: Path, text: str, words: list[str]) -> None:
     message = refusal(csv(tmp_path, text))
-    for word in ("log.csv", *words):
+    for word in ("data.csv", *words):
         assert word in message
 
 
@@ -289,35 +289,35 @@ def test_a_text_far_down_a_csv_is_found(tmp_path: Path) -> None:
     assert "'obs' holds '7x' at row 77777 (line 77779)" in refusal(path)
 
 
-def test_missing_cells_are_nan_for_check_to_report(tmp_path: Path) -> None:
-    found = load_dataset(csv(tmp_path, "obs,action,reward,done\n1,0,1,0\n,0,NA,0\n3,0,1,1\n"))
-    assert np.isnan(found.obs[1, 0])
-    assert np.isnan(found.reward[1])
+def test_missing_cells_become_nan_which_check_reports(tmp_path: Path) -> None:
+    loaded = load_dataset(csv(tmp_path, "obs,action,reward,done\n1,0,1,0\n,0,NA,0\n3,0,1,1\n"))
+    assert np.isnan(loaded.obs[1, 0])
+    assert np.isnan(loaded.reward[1])
 
 
-# The built-in log as a table
+# The built-in dataset as a table
 
 
 @pytest.mark.parametrize("way", ["csv", "parquet"])
-def test_the_liquidation_log_as_a_table_has_the_rows_of_the_built_in_one(way: str) -> None:
-    log = load_dataset("liquidation", size=3000)
-    columns: dict[str, Any] = {f"x{d}": log.obs[:, d] for d in range(3)}
-    columns |= {"u": log.action[:, 0], "r": log.reward, "id": np.cumsum(np.append(0, log.episode_end[:-1]))}
-    columns["over"] = log.terminal
+def test_the_liquidation_dataset_survives_a_round_trip_as_a_table(way: str) -> None:
+    data = load_dataset("liquidation", size=3000)
+    columns: dict[str, Any] = {f"x{d}": data.obs[:, d] for d in range(3)}
+    columns |= {"u": data.action[:, 0], "r": data.reward, "id": np.cumsum(np.append(0, data.episode_end[:-1]))}
+    columns["over"] = data.terminal
     roles = {"obs": "x*", "action": "u", "reward": "r", "episode": "id", "terminal": "over"}
-    found = WAYS[way](columns, columns=roles, task="liquidation")
-    assert not log.terminal[-1]
-    rows = slice(0, 2999)  # the last was cut, and nobody knows what came after it
+    loaded = WAYS[way](columns, columns=roles, task="liquidation")
+    assert not data.terminal[-1]
+    rows = slice(0, 2999)  # the last one was cut: its next state is unknown
     for field in ("obs", "action", "reward", "terminal", "action_low", "action_high"):
-        expected = getattr(log, field)
+        expected = getattr(data, field)
         np.testing.assert_array_equal(
-            getattr(found, field), expected if field.startswith("action_") else expected[rows]
+            getattr(loaded, field), expected if field.startswith("action_") else expected[rows]
         )
-    known = found.next_known
-    np.testing.assert_array_equal(known, ~log.terminal[rows])
-    np.testing.assert_array_equal(found.next_obs[known], log.next_obs[rows][known])
-    assert found.terminal.sum() == log.terminal.sum() > 100
-    assert found.task == "liquidation"
+    known = loaded.next_known
+    np.testing.assert_array_equal(known, ~data.terminal[rows])
+    np.testing.assert_array_equal(loaded.next_obs[known], data.next_obs[rows][known])
+    assert loaded.terminal.sum() == data.terminal.sum() > 100
+    assert loaded.task == "liquidation"
 
 
 def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,8 +335,8 @@ def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path: Path, monke
 def test_columns_keep_their_names_unless_one_holds_several_numbers(way: str) -> None:
     rows = np.arange(200.0)
     table = {"obs_level": rows, "obs_flow": rows + 1, "action_valve": np.sin(rows), "reward": rows}
-    found = WAYS[way](table | {"terminal": rows % 10 == 9})
-    assert (found.obs_names, found.action_names) == (("obs_flow", "obs_level"), ("action_valve",))
+    loaded = WAYS[way](table | {"terminal": rows % 10 == 9})
+    assert (loaded.obs_names, loaded.action_names) == (("obs_flow", "obs_level"), ("action_valve",))
 
 
 def test_parts_of_a_list_have_no_names() -> None:
@@ -346,7 +346,7 @@ def test_parts_of_a_list_have_no_names() -> None:
     columns = {"obs": "s", "action": "u", "reward": "gain", "terminal": "over"}
     in_memory = load_dataset(arrays, columns=columns)
     as_table = load_dataset(pd.DataFrame(arrays | {"s": [*pairs.tolist()]}), columns=columns)
-    for found in (in_memory, as_table):
-        assert (found.obs_dim, found.obs_names, found.action_names) == (2, (), ("u",))
+    for loaded in (in_memory, as_table):
+        assert (loaded.obs_dim, loaded.obs_names, loaded.action_names) == (2, (), ("u",))
     with pytest.raises(UserError, match="'obs_names' are 1 where there are 2 columns"):
         dataclasses.replace(in_memory, obs_names=("s",))

@@ -1,13 +1,13 @@
-"""The documentation as a program reads it: fenced blocks, command lines, and how they are run in a folder of their own.
+"""The documentation as tests read it: fenced blocks, command lines, and how to run them in an empty folder.
 
-Stated departures from what a page says, so that it runs in seconds:
+Departures from the text of a page, so that it runs in seconds:
 
-- `pspo train` gets `--preset smoke`, few episodes, no display, and the run directory that it would have had;
+- `pspo train` gets `--preset smoke`, few episodes, and the run directory that it would have had;
 - in Python the preset `laptop` is `smoke`, and 100,000 episodes are 500;
-- `[--option]` in a command line is read as given, of `this|that` the first is taken, and `...` is left out;
-- N and S stand for a number, G for a discount, RUN for the run that the page's set-up has.
+- `[--option]` counts as given, of `this|that` the first is taken, and `...` is left out;
+- N and S stand for a number, G for a discount, RUN for the run of the page's set-up.
 
-A block that cannot be run says why: `<!-- not executed: reason -->` in the line before it.
+A block that cannot be run says why in the line before it: `<!-- not executed: reason -->`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 from typing import Any
-
-from pspo.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -42,7 +40,7 @@ IN_PYTHON = {
 
 @dataclass(frozen=True)
 class Block:
-    """What stands between two fences."""
+    """The text between two fences."""
 
     language: str
     text: str
@@ -61,7 +59,7 @@ def name_of(page: Path) -> str:
 
 
 def lines(script: str) -> list[str]:
-    """Of a shell script, whole: a backslash at the end goes on in the next one."""
+    """Lines of a shell script, those that end in a backslash joined with the next one."""
     whole = script.replace("\\\n", " ").splitlines()
     return [line for line in whole if line.strip() and not line.startswith("#")]
 
@@ -75,7 +73,7 @@ def commands(page: Path) -> list[str]:
 
 
 def arguments(command: str) -> list[str]:
-    """The words behind `pspo`, with optional parts taken as given."""
+    """The words after `pspo`, with optional parts taken as given."""
     plain = re.sub(r"\[(--[^\]]*)\]", r"\1", command).replace("\\|", "|")
     words = [word.split("|")[0].removesuffix("...") for word in shlex.split(plain, comments=True)]
     return [STANDS_FOR.get(word, word) for word in words[1:] if word]
@@ -97,13 +95,15 @@ def run_page(page: Path, names: dict[str, Any], shell: bool) -> None:
 
 
 def run_python(text: str, names: dict[str, Any], where: str) -> None:
-    for said, done in IN_PYTHON.items():
-        text = text.replace(said, done)
+    for written, run in IN_PYTHON.items():
+        text = text.replace(written, run)
     exec(compile(text, where, "exec"), names)
 
 
 def run_command(command: str) -> None:
-    """In this process, as the command line would; what is not pspo's (pip, make) is left to other tests."""
+    """In this process, as the command line would; other programs (pip, make) are left to other tests."""
+    from pspo.cli.main import main
+
     if not command.startswith("pspo "):
         return
     words = [found for word in arguments(command) for found in sorted(glob(word)) or [word]]

@@ -1,4 +1,4 @@
-"""Every command that the documentation names exists, and is taken as it stands there."""
+"""Every command in the documentation exists and is accepted as written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.docs.pages import PAGES, ROOT, arguments, blocks, commands, name_of
 LANGUAGES = {"sh", "python", "csv", "text", "json", "toml"}
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-FORMER = {"benchmarks.overhead"}  # named as what a kept file was made by
+FORMER = {"benchmarks.overhead"}  # named as the origin of a stored file
 MOST_NOT_EXECUTED = 6
 
 
@@ -31,12 +31,12 @@ def names_a_command(words: list[str]) -> bool:
 
 
 def refusal(words: list[str], capsys) -> str | None:
-    """What the parser says against these words; None where it takes them."""
+    """The parser's error for these words; None where it accepts them."""
     try:
         _parser().parse_args(words)
     except SystemExit as stop:
-        said = capsys.readouterr().err.strip().splitlines()
-        return said[-1] if stop.code else None
+        lines = capsys.readouterr().err.strip().splitlines()
+        return lines[-1] if stop.code else None
     return None
 
 
@@ -48,7 +48,7 @@ def test_every_command_line_parses(page: Path, capsys) -> None:
             assert names_a_command(words) or refusal(words, capsys) is None, command
 
 
-def test_the_parser_of_command_lines_can_refuse(capsys) -> None:
+def test_a_wrong_command_line_is_refused(capsys) -> None:
     assert refusal(arguments("pspo train DATA [--algo cql] [--seeds N]"), capsys) is None
     assert "unrecognized arguments: --seedz" in str(refusal(arguments("pspo train DATA [--seedz N]"), capsys))
     assert "arguments are required" in str(refusal(arguments("pspo export RUN"), capsys))
@@ -68,11 +68,11 @@ def test_extras_targets_and_modules_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_says_its_language(page: Path) -> None:
+def test_every_code_block_names_its_language(page: Path) -> None:
     assert {block.language for block in blocks(page)} <= LANGUAGES
 
 
-def test_few_blocks_are_not_executed() -> None:
+def test_few_code_blocks_are_skipped() -> None:
     reasons = [block.why_not for page in PAGES for block in blocks(page) if block.why_not]
     assert len(reasons) <= MOST_NOT_EXECUTED
     assert all(len(reason.split()) > 3 for reason in reasons)

@@ -1,4 +1,4 @@
-"""What the pages tell to do is done: Python everywhere, and the commands of pages that are followed step by step."""
+"""Code in the documentation runs: Python on every page, and the commands of step-by-step pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITH_PYTHON = [p for p in PAGES if p not in (EXPORT, *FOLLOWED) and any(b.langua
 
 
 def own_log(rows: int = 2_000, seed: int = 0) -> pd.DataFrame:
-    """The liquidation log as a user would have it: no name of a task, no next states."""
+    """The liquidation dataset as a user would have it: no task name, no next states."""
     data = pspo.load_dataset("liquidation", size=rows, seed=seed)
     columns = {f"obs_{name}": data.obs[:, i] for i, name in enumerate(("steps", "left", "price"))}
     columns |= {"action_sell": data.action[:, 0], "reward": data.reward, "terminal": data.terminal.astype(int)}
@@ -29,7 +29,7 @@ def own_log(rows: int = 2_000, seed: int = 0) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def with_a_log(tmp_path_factory) -> Path:
-    """log.csv, a finished run on it, and a later log."""
+    """log.csv, a finished run on it, and a later file."""
     folder = tmp_path_factory.mktemp("own")
     own_log().to_csv(folder / "log.csv", index=False)
     own_log(seed=1).to_csv(folder / "later.csv", index=False)
@@ -46,7 +46,7 @@ def _logs() -> dict[str, Any]:
 
 
 def _other_names() -> dict[str, Any]:
-    """`frame` of data.md: one whose names do not speak for themselves."""
+    """`frame` of data.md: one whose column names are not recognised."""
     log = own_log()
     names = {"obs_steps": "x1", "obs_left": "x2", "obs_price": "x3", "reward": "gain", "episode": "id"}
     return {"pspo": pspo, "frame": log.rename(columns=names).assign(u1=log["action_sell"], u2=log["action_sell"] / 2)}
@@ -57,33 +57,33 @@ SET_UP: dict[str, Callable[[], dict[str, Any]]] = {"docs/choosing.md": _logs, "d
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", FOLLOWED, ids=name_of)
-def test_a_page_can_be_followed(page: Path, with_a_log: Path, tmp_path: Path, monkeypatch) -> None:
-    if page.stem != "start":  # which begins with nothing
+def test_a_step_by_step_page_runs(page: Path, with_a_log: Path, tmp_path: Path, monkeypatch) -> None:
+    if page.stem != "start":  # which begins in an empty folder
         shutil.copytree(with_a_log, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     run_page(page, {}, shell=True)
 
 
-def test_export_can_be_followed(tmp_path: Path, monkeypatch) -> None:
+def test_the_export_page_runs(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    pspo.train("liquidation", "bc", preset="smoke", episodes=500, out=OWN_RUN)  # as in other tests: compiled once
+    pspo.train("liquidation", "bc", preset="smoke", episodes=500, out=OWN_RUN)  # compiled by other tests
     names: dict[str, Any] = {}
     run_page(EXPORT, names, shell=True)
     assert names["action"].shape == (1,)
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
-def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch) -> None:
+def test_python_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_page(page, SET_UP.get(name_of(page), dict)(), shell=False)
 
 
-def test_a_wrong_command_is_noticed(tmp_path: Path, monkeypatch) -> None:
+def test_a_failing_command_fails_the_page(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AssertionError, match="exit code 2"):
         run_command("pspo check nowhere.csv")
 
 
-def test_these_pages_are_among_those_that_run() -> None:
+def test_important_pages_are_among_those_that_run() -> None:
     assert {ROOT / "README.md", DOCS / "data.md", DOCS / "api.md", DOCS / "choosing.md"} <= set(WITH_PYTHON)
     assert {page.stem for page in FOLLOWED} >= {"start", "ope"}

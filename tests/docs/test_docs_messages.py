@@ -1,4 +1,4 @@
-"""Troubleshooting quotes only what is really said, and everything that is said against data."""
+"""Troubleshooting quotes only messages that exist, and messages about data say by themselves what to do."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SRC = ROOT / "src" / "pspo"
 PAGE = DOCS / "troubleshooting.md"
 GAP = "…"
 SAID_BY = {"UserError", "Finding", "Diverged"}
-# Frames around other messages, which have rows of their own.
-NO_ROW = {f"in '{GAP}', {GAP}", f"dataset '{GAP}' cannot be trained on: {GAP}"}
+# Frames around other messages, and two that state what is allowed instead.
+WITHOUT_ADVICE = ("in '", "column '", "the … of a liquidation dataset is a whole number")
 
 
 @cache
@@ -25,7 +25,7 @@ def quoted() -> list[str]:
 
 
 def quotes(message: str, text: str) -> bool:
-    """Whether the parts of a quoted message stand in a text, in their order."""
+    """Whether a text contains the parts of a quoted message, in order."""
     at = 0
     return all((at := text.find(part, at) + len(part)) >= len(part) for part in message.split(GAP))
 
@@ -45,7 +45,7 @@ def strings_of(path: Path) -> list[str]:
 
 
 def said_in(path: Path) -> list[str]:
-    """What is raised or found in a file, by the call or by a variable `message`."""
+    """Messages that a file raises or reports, by a call or a variable `message`."""
     tree = ast.parse(path.read_text())
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") in SAID_BY]
     named = [n.value for n in ast.walk(tree) if isinstance(n, ast.Assign) and "message" in map(ast.unparse, n.targets)]
@@ -56,17 +56,19 @@ def said_in(path: Path) -> list[str]:
 def test_every_quoted_message_is_in_the_source() -> None:
     sources = [text for path in SRC.rglob("*.py") for text in strings_of(path)]
     sources += (ROOT / "Makefile").read_text().replace("$(PYTHON)", GAP).splitlines()
-    assert len(quoted()) > 100
+    assert len(quoted()) > 50
     missing = [message for message in quoted() if not any(quotes(message, text) for text in sources)]
     assert missing == []
 
 
-def test_every_message_about_data_has_a_row() -> None:
-    said = {text for path in (SRC / "data").glob("*.py") for text in said_in(path)} - NO_ROW
-    assert len(said) > 80
-    assert sorted(text for text in said if not any(quotes(message, text) for message in quoted())) == []
+def test_every_message_about_data_says_what_to_do() -> None:
+    """In one sentence: what is wrong, a colon, and the remedy. The page leaves such messages out."""
+    messages = {text for path in (SRC / "data").rglob("*.py") for text in said_in(path)}
+    assert len(messages) > 80
+    silent = [text for text in messages if not re.search(r": \S", text)]
+    assert [text for text in silent if not text.startswith(WITHOUT_ADVICE)] == []
 
 
-def test_a_message_that_nobody_says_is_noticed() -> None:
+def test_a_message_that_does_not_exist_is_noticed() -> None:
     assert quotes("no column fits '…' (…)", f"no column fits '{GAP}' ({GAP}) among {GAP}.")
     assert not quotes("no column fits (…) '…'", f"no column fits '{GAP}' ({GAP}) among {GAP}.")

@@ -1,4 +1,4 @@
-"""The site as `make docs` builds it: every page is there, links lead somewhere, nothing comes from elsewhere."""
+"""The site of `make docs`: every page exists, links resolve, and nothing is loaded from other servers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pspo.theory
 from tests.docs.pages import DOCS, ROOT
 
 LOADED_BY = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}
+OLD_NAMES = {"judge_run"}  # public until version 0.3, and not documented
 NOT_LOADED = {"canonical", "prev", "next", "alternate", "edit", "license", "author"}
 
 
@@ -30,7 +31,7 @@ def site(tmp_path_factory) -> Path:
 
 
 class Addresses(HTMLParser):
-    """What a page loads by itself, and where its links lead."""
+    """Addresses that a page loads, and the targets of its links."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
@@ -55,8 +56,7 @@ def nav_pages(nav: object) -> list[str]:
     return [page for part in (nav.values() if isinstance(nav, dict) else nav) for page in nav_pages(part)]  # pyright: ignore
 
 
-def test_every_page_of_the_nav_is_in_the_site(site: Path) -> None:
-    """And every page of docs/ is in the nav."""
+def test_every_page_is_in_the_nav_and_in_the_site(site: Path) -> None:
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
     wanted = nav_pages(config["nav"])
     for page in wanted:
@@ -65,13 +65,13 @@ def test_every_page_of_the_nav_is_in_the_site(site: Path) -> None:
     assert set(wanted) == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
 
 
-def test_the_api_page_has_every_public_name(site: Path) -> None:
+def test_the_api_page_documents_every_public_name(site: Path) -> None:
     anchors = {anchor.rsplit(".", 1)[-1] for anchor in Addresses(site / "api.html").anchors if "." in anchor}
-    public = {*pspo.__all__, *pspo.theory.__all__} - {"__version__"}
+    public = {*pspo.__all__, *pspo.theory.__all__} - {"__version__", *OLD_NAMES}
     assert public - anchors == set()
 
 
-def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+def test_pages_load_nothing_from_other_servers(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 60
     outside = [(page.name, to) for page in pages for to in Addresses(page).loaded if urlsplit(to).netloc]
@@ -80,8 +80,8 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text()), style
 
 
-def test_links_lead_to_files_and_anchors_of_the_site(site: Path) -> None:
-    """Those of source files too, which lie outside of docs/."""
+def test_links_resolve_to_files_and_anchors(site: Path) -> None:
+    """Those to source files outside docs/ too."""
     known = {page: Addresses(page) for page in site.rglob("*.html") if page.name != "404.html"}
     broken = []
     for page, found in known.items():
@@ -94,7 +94,7 @@ def test_links_lead_to_files_and_anchors_of_the_site(site: Path) -> None:
             there = target.exists() and (not to.fragment or target not in known or to.fragment in known[target].anchors)
             broken += [] if there else [(page.relative_to(site).as_posix(), link)]
     assert broken == []
-    assert (site / "source" / "pspo" / "algorithms" / "pspo.py.html").exists()
+    assert (site / "source" / "pspo" / "algorithms" / "pspo" / "algorithm.py.html").exists()
 
 
 def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:

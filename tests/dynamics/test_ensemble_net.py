@@ -42,7 +42,7 @@ def test_an_input_for_each_member() -> None:
         np.testing.assert_allclose(log_std[m], expected[1], rtol=1e-4, atol=1e-5)
 
 
-def test_the_soft_clamp_holds_however_wild_the_network() -> None:
+def test_the_soft_clamp_holds_for_any_output_of_the_network() -> None:
     """Never under the floor; over the ceiling by no more than the softness of the floor, log(1 + exp(low - high))."""
     models = made_ensemble(scale=30.0)
     log_std = np.asarray(shared(models, some_inputs(200))[1])
@@ -78,9 +78,11 @@ def test_taking_members_is_taking_their_predictions() -> None:
     np.testing.assert_allclose(part.std, whole.std[np.array([4, 1])], rtol=1e-5, atol=1e-6)
 
 
-def test_a_fresh_ensemble_predicts_about_the_mean_of_the_data_with_a_wide_spread() -> None:
+def test_a_new_ensemble_predicts_about_the_mean_with_a_large_std() -> None:
     mean, std = np.array([1.0, -2.0, 3.0], np.float32), np.array([0.5, 2.0, 1.0], np.float32)
-    models = jax.jit(lambda key: ensemble(key, 3, 3, 8, 1, mean, std))(jax.random.PRNGKey(0))
+    shape = {"members": 3, "inputs": 3, "width": 8, "depth": 1}
+    make = jax.jit(lambda key: ensemble(key, **shape, target_mean=mean, target_std=std))
+    models = make(jax.random.PRNGKey(0))
     prediction = predict(models, some_inputs(50))
     assert np.all(np.abs(prediction.mean - mean) < std)
     assert np.all(prediction.std > 0.5 * std)
@@ -99,10 +101,10 @@ def test_next_observations_share_their_noise() -> None:
     rng = np.random.default_rng(0)
     obs, noise = rng.uniform(-1, 1, size=(4, 2)), rng.normal(size=(6, 1, 4, 2))
     mean, std = rng.normal(size=(3, 4, 3)), rng.uniform(0.1, 0.5, size=(3, 4, 3))
-    found, reward = jax.jit(lambda *a: draw_next(norm, a[0], Prediction(a[1], a[2]), a[3]))(obs, mean, std, noise)
-    assert found.shape == (6, 3, 4, 2)
+    result, reward = jax.jit(lambda *a: draw_next(norm, a[0], Prediction(a[1], a[2]), a[3]))(obs, mean, std, noise)
+    assert result.shape == (6, 3, 4, 2)
     for k in range(6):
         for m in range(3):
             expected = obs + mean[m, :, :2] + std[m, :, :2] * noise[k, 0]
-            np.testing.assert_allclose(found[k, m], expected, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(result[k, m], expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(reward, mean[..., 2], rtol=1e-6)  # the expected reward, without noise

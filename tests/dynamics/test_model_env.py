@@ -1,4 +1,4 @@
-"""Rollouts of several steps: where they stop, what a member's outcome is, and how they are cut into blocks."""
+"""Rollouts in the models: where they stop, what a member's outcome is, and how they are split into batches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from pspo.data.batches import Transitions
-from pspo.dynamics import model_env as imagination
-from pspo.dynamics.model_env import ModelEnv, blocks_of, capacity_for, in_blocks, random_member, rollout, target_noise
+from pspo.dynamics import model_env
+from pspo.dynamics.model_env import (
+    ModelEnv,
+    capacity_for,
+    outcome_noise,
+    random_member,
+    rollout,
+    rollouts_in_batches,
+    split_rollouts,
+)
 from pspo.dynamics.termination import KnownTermination
 from pspo.dynamics.uncertainty import largest_deviation, largest_pairwise_distance, largest_std
 from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
@@ -17,7 +25,7 @@ from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, predict_by_
 MODEL_NORM = plain_norm()
 NORM = plain_norm()._replace(reward_scale=np.asarray(0.5, np.float32))  # the critics' rewards are four times as large
 MODELS = made_ensemble()
-PLACE = ModelEnv(
+ENV = ModelEnv(
     MODELS, KnownTermination(lambda obs, action, next_obs: next_obs[..., 0] > 1.0), MODEL_NORM, NORM, unlimited()
 )
 RNG = np.random.default_rng(0)
@@ -37,8 +45,8 @@ def predictions_by_hand() -> tuple[np.ndarray, np.ndarray]:
 def test_an_outcome_is_drawn_from_its_own_member_and_in_the_critics_units() -> None:
     @jax.jit
     def drawn():
-        prediction = PLACE.predict(jnp.asarray(OBS), jnp.asarray(ACTION))
-        return PLACE.draw(jnp.asarray(OBS), jnp.asarray(ACTION), prediction, jnp.asarray(MEMBER), jnp.asarray(NOISE))
+        prediction = ENV.predict(jnp.asarray(OBS), jnp.asarray(ACTION))
+        return ENV.draw(jnp.asarray(OBS), jnp.asarray(ACTION), prediction, jnp.asarray(MEMBER), jnp.asarray(NOISE))
 
     next_obs, reward, terminal = drawn()
     np.testing.assert_array_equal(terminal, np.asarray(next_obs)[..., 0] > 1.0)
@@ -52,13 +60,13 @@ def test_an_outcome_is_drawn_from_its_own_member_and_in_the_critics_units() -> N
 
 
 def test_without_noise_a_step_is_the_members_mean() -> None:
-    prediction = PLACE.predict(jnp.asarray(OBS), jnp.asarray(ACTION))
-    next_obs, _, _ = PLACE.draw(jnp.asarray(OBS), jnp.asarray(ACTION), prediction, jnp.zeros(5, int), jnp.zeros((5, 3)))
+    prediction = ENV.predict(jnp.asarray(OBS), jnp.asarray(ACTION))
+    next_obs, _, _ = ENV.draw(jnp.asarray(OBS), jnp.asarray(ACTION), prediction, jnp.zeros(5, int), jnp.zeros((5, 3)))
     np.testing.assert_allclose(next_obs, OBS + predictions_by_hand()[0][0, :, :2], rtol=1e-4, atol=1e-5)
 
 
-def test_measures_of_doubt_are_in_raw_units() -> None:
-    prediction = PLACE.predict(jnp.asarray(OBS), jnp.asarray(ACTION))
+def test_measures_of_uncertainty_are_in_raw_units() -> None:
+    prediction = ENV.predict(jnp.asarray(OBS), jnp.asarray(ACTION))
     mean, std = predictions_by_hand()
     std[..., 2] *= 2.0  # the models' rewards are in units of 2
     np.testing.assert_allclose(largest_std(prediction, 2.0), np.sqrt((std**2).sum(-1)).max(0), rtol=1e-4)
@@ -66,21 +74,21 @@ def test_measures_of_doubt_are_in_raw_units() -> None:
     away = np.sqrt(((states - states.mean(0)) ** 2).sum(-1)).max(0)
     np.testing.assert_allclose(largest_deviation(prediction, 2.0), away, rtol=1e-4)
     pairs = [np.sqrt((((states[i] - states[j]) / [1.0, 3.0]) ** 2).sum(-1)) for i in range(3) for j in range(i)]
-    found = largest_pairwise_distance(prediction, jnp.array([1.0, 3.0]))
-    np.testing.assert_allclose(found, np.max(pairs, axis=0), rtol=1e-4)
+    distance = largest_pairwise_distance(prediction, jnp.array([1.0, 3.0]))
+    np.testing.assert_allclose(distance, np.max(pairs, axis=0), rtol=1e-4)
 
 
-def counting_step(held: jax.Array, key: jax.Array) -> tuple[jax.Array, Transitions]:
-    """Counts up; ends on entering 3."""
-    after = held + 1
-    one = jnp.ones((held.shape[0], 1))
-    return after, Transitions(held[:, None], one, after.astype(jnp.float32), after[:, None], after == 3)
+def counting_step(count: jax.Array, key: jax.Array) -> tuple[jax.Array, Transitions]:
+    """Counts up; ends at 3."""
+    after = count + 1
+    one = jnp.ones((count.shape[0], 1))
+    return after, Transitions(count[:, None], one, after.astype(jnp.float32), after[:, None], after == 3)
 
 
-def test_a_rollout_stops_with_the_row_that_enters_a_terminal() -> None:
+def test_a_rollout_stops_with_the_transition_into_a_terminal_state() -> None:
     rows, happened = rollout(counting_step, jnp.array([0, 2, 5, 3]), 4, 5, jax.random.PRNGKey(0))
     assert rows.obs.shape == (5, 4, 1)
-    np.testing.assert_array_equal(happened.sum(0), [3, 1, 5, 5])  # from 0: three rows, the last terminal
+    np.testing.assert_array_equal(happened.sum(0), [3, 1, 5, 5])  # from 0: three transitions, the last one terminal
     for i in range(4):
         done = np.asarray(rows.terminal)[:, i]
         lived = np.asarray(happened)[:, i]
@@ -88,27 +96,27 @@ def test_a_rollout_stops_with_the_row_that_enters_a_terminal() -> None:
     np.testing.assert_array_equal(np.asarray(rows.obs)[:3, 0, 0], [0, 1, 2])
 
 
-def test_blocks_hold_all_rollouts_and_no_more_than_a_block(monkeypatch) -> None:
-    monkeypatch.setattr(imagination, "BLOCK", 10)
+def test_batches_hold_all_rollouts_and_none_exceeds_its_size(monkeypatch) -> None:
+    monkeypatch.setattr(model_env, "MAX_PARALLEL", 10)
     for count in (1, 9, 10, 11, 25, 30):
-        blocks, each = blocks_of(count)
-        assert each <= 10
-        assert count <= blocks * each < count + blocks
-        assert capacity_for(count, 4, 3) == blocks * each * 12
+        batches, size = split_rollouts(count)
+        assert size <= 10
+        assert count <= batches * size < count + batches
+        assert capacity_for(count, 4, 3) == batches * size * 12
 
     def roll(count: int, key: jax.Array) -> tuple[Transitions, jax.Array]:
         return rollout(counting_step, jax.random.randint(key, (count,), 0, 4), count, 2, key)
 
-    rows, happened = jax.jit(lambda key: in_blocks(25, roll, key))(jax.random.PRNGKey(0))
+    rows, happened = jax.jit(lambda key: rollouts_in_batches(25, roll, key))(jax.random.PRNGKey(0))
     assert rows.obs.shape == (54, 1)
     assert happened.shape == rows.reward.shape == (54,)
     first = np.asarray(rows.reward).reshape(3, 2, 9)[:, 0]
-    assert len({tuple(block) for block in first}) == 3  # every block draws for itself
+    assert len({tuple(batch) for batch in first}) == 3  # every batch has its own random numbers
 
 
-def test_members_are_drawn_evenly_from_the_elite_alone() -> None:
+def test_members_are_drawn_uniformly_from_the_elite() -> None:
     drawn = np.asarray(random_member(jax.random.PRNGKey(0), jnp.array([5, 2, 9]), (3000,)))
     values, counts = np.unique(drawn, return_counts=True)
     assert values.tolist() == [2, 5, 9]
     assert counts.min() > 900
-    assert target_noise(jax.random.PRNGKey(0), jnp.zeros((4, 2)), 6).shape == (6, 4, 3)
+    assert outcome_noise(jax.random.PRNGKey(0), jnp.zeros((4, 2)), 6).shape == (6, 4, 3)

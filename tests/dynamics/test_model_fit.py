@@ -53,7 +53,7 @@ def predictions(data, norm, models):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_bootstraps_draw_early_rows_as_often_as_asked(share: float) -> None:
+def test_bootstraps_draw_the_given_share_of_early_transitions(share: float) -> None:
     data = linear_dataset(4000)
     timeout = np.arange(data.size) % 20 == 19
     data = dataclasses.replace(data, timeout=timeout, terminal=np.zeros(data.size, bool))
@@ -64,8 +64,8 @@ def test_bootstraps_draw_early_rows_as_often_as_asked(share: float) -> None:
     assert not np.array_equal(drawn[0], drawn[1])
     weight = 1.0 / np.arange(1, 21)
     expected = share * weight / weight.sum() + (1 - share) / 20
-    found = np.bincount(drawn.ravel() % 20, minlength=20) / drawn.size
-    np.testing.assert_allclose(found, expected, atol=5 * np.sqrt(0.3 * 0.7 / drawn.size))
+    result = np.bincount(drawn.ravel() % 20, minlength=20) / drawn.size
+    np.testing.assert_allclose(result, expected, atol=5 * np.sqrt(0.3 * 0.7 / drawn.size))
 
 
 def test_targets_are_changes_and_normalised_rewards() -> None:
@@ -82,19 +82,19 @@ def test_targets_are_changes_and_normalised_rewards() -> None:
 
 def test_every_member_recovers_the_mean_and_the_noise(fitted) -> None:
     _, norm, models, _ = fitted
-    fresh = linear_dataset(1000, seed=5)
-    found = predictions(fresh, norm, models)
-    obs, action = fresh.obs.astype(np.float64), fresh.action.astype(np.float64)
+    others = linear_dataset(1000, seed=5)
+    result = predictions(others, norm, models)
+    obs, action = others.obs.astype(np.float64), others.action.astype(np.float64)
     mean_next, mean_reward = linear_mean(obs, action)
     truth = np.column_stack([mean_next - obs, mean_reward / float(norm.reward_scale)])
     noise = np.array([*NOISE, REWARD_NOISE / float(norm.reward_scale)])
     for m in range(3):
-        residual = ((found.mean[m] - truth) ** 2).mean(axis=0)
+        residual = ((result.mean[m] - truth) ** 2).mean(axis=0)
         assert np.all(1 - residual / truth.var(axis=0) > 0.9)
-        np.testing.assert_allclose(np.asarray(found.std[m]).mean(axis=0), noise, rtol=0.3)
+        np.testing.assert_allclose(np.asarray(result.std[m]).mean(axis=0), noise, rtol=0.3)
 
 
-def test_the_record_tells_the_hold_out_of_the_kept_parameters(fitted) -> None:
+def test_the_record_has_the_hold_out_nll_of_the_best_parameters(fitted) -> None:
     data, norm, models, record = fitted
     np.testing.assert_allclose(holdout_nll(data, norm, models, CONFIG, 0), record.holdout_nll, rtol=1e-3, atol=1e-3)
     steps = [step for step, _, _ in record.curve]
@@ -106,8 +106,8 @@ def holdout_nll(data, norm, models, config, seed) -> np.ndarray:
     """Per member, row and target, in normalised units and without the constant; from the predictions in raw units."""
     rows = data.split(config.holdout, seed)[1]
     target = fit_targets(data, norm)[0][rows].astype(np.float64)
-    found = predictions(data, norm, models)
-    mean, std = (np.asarray(part, np.float64)[:, rows] for part in found)
+    result = predictions(data, norm, models)
+    mean, std = (np.asarray(part, np.float64)[:, rows] for part in result)
     scale = np.asarray(models.target_std, np.float64)
     return (0.5 * ((target - mean) / std) ** 2 + np.log(std / scale)).mean(axis=(1, 2))
 
@@ -134,9 +134,9 @@ def hasty() -> Iterator[Hasty]:
     def shared(optimiser, config):
         run, score = programs.setdefault(config, make(optimiser, config))
 
-        def watched(trainable, fixed, opt, x, y, boots, key, count):
+        def watched(trainable, fixed, opt, *, boots, **arguments):
             seen.append(np.asarray(boots))
-            return run(trainable, fixed, opt, x, y, boots, key, count)
+            return run(trainable, fixed, opt, boots=boots, **arguments)
 
         return watched, score
 
@@ -154,11 +154,11 @@ def hasty() -> Iterator[Hasty]:
 def test_early_stopping_keeps_the_best_and_stops(hasty) -> None:
     record = hasty.record
     assert record.steps < HASTY.steps
-    held = [value for _, _, value in record.curve]
-    assert record.holdout_nll.mean() <= min(held) + 1e-6
-    assert held[-1] > record.holdout_nll.mean() + 0.1  # the last parameters are clearly worse
-    found = holdout_nll(hasty.data, hasty.norm, hasty.models, HASTY, 1)
-    np.testing.assert_allclose(found, record.holdout_nll, rtol=1e-3, atol=1e-3)
+    curve = [value for _, _, value in record.curve]
+    assert record.holdout_nll.mean() <= min(curve) + 1e-6
+    assert curve[-1] > record.holdout_nll.mean() + 0.1  # the last parameters are clearly worse
+    result = holdout_nll(hasty.data, hasty.norm, hasty.models, HASTY, 1)
+    np.testing.assert_allclose(result, record.holdout_nll, rtol=1e-3, atol=1e-3)
 
 
 def test_a_fit_is_decided_by_its_seed(hasty) -> None:
@@ -195,9 +195,9 @@ def test_the_scales_of_the_targets_are_not_trained(fitted) -> None:
 
 def test_a_well_specified_pool_is_calibrated_and_a_distorted_one_is_not(fitted) -> None:
     data, norm, models, record = fitted
-    fresh = linear_dataset(2000, seed=6)
-    everything = np.arange(fresh.size)
-    quality = model_quality(fresh, norm, models, everything)
+    others = linear_dataset(2000, seed=6)
+    everything = np.arange(others.size)
+    quality = model_quality(others, norm, models, everything)
     assert quality["calibration_error"] < 0.04
     assert len(quality["calibration_levels"]) == len(quality["calibration_coverage"]) == 19
     assert np.shape(quality["calibration_coverage_per_target"]) == (3, 19)
@@ -205,18 +205,18 @@ def test_a_well_specified_pool_is_calibrated_and_a_distorted_one_is_not(fitted) 
     own = model_quality(data, norm, models, data.split(CONFIG.holdout, 0)[1])
     expected = -record.holdout_nll - 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(own["holdout_log_likelihood"], expected, rtol=1e-3, atol=1e-3)
-    # twice the spread: the middle 50 % now hold all that lies within 1.35 standard deviations, 82 %
+    # twice the std: the middle 50 % now hold all that lies within 1.35 standard deviations, 82 %
     wide = eqx.tree_at(
         lambda m: (m.net.biases[-1], m.log_std_high),
         models,
         (models.net.biases[-1].at[:, 3:].add(np.log(2.0)), models.log_std_high + np.log(2.0)),
     )
-    distorted = model_quality(fresh, norm, wide, everything)
+    distorted = model_quality(others, norm, wide, everything)
     assert distorted["calibration_error"] > 0.1
     assert distorted["calibration_coverage"][9] > 0.7
 
 
-def test_errors_ahead_grow_and_beat_no_change(fitted) -> None:
+def test_k_step_errors_grow_and_beat_no_change(fitted) -> None:
     data, norm, models, _ = fitted
     quality = model_quality(data, norm, models, np.arange(10))
     ahead, still = np.array(quality["k_step_error"]), np.array(quality["k_step_error_of_no_change"])
@@ -225,7 +225,7 @@ def test_errors_ahead_grow_and_beat_no_change(fitted) -> None:
     assert ahead[0] < ahead[-1]
 
 
-def test_errors_ahead_agree_with_a_loop() -> None:
+def test_k_step_errors_agree_with_a_loop() -> None:
     data, norm, models = linear_dataset(40), plain_norm(reach=3.0), made_ensemble(members=2, scale=0.3)
     norm = norm._replace(action_low=data.action_low, action_high=data.action_high)
     quality = model_quality(data, norm, models, np.arange(10))
@@ -247,20 +247,20 @@ def test_errors_ahead_agree_with_a_loop() -> None:
 # The pool in the cache
 
 
-def test_a_pool_is_fitted_once_and_found_again(tmp_path, monkeypatch, hasty) -> None:
+def test_a_pool_is_fitted_once_and_then_cached(tmp_path, monkeypatch, hasty) -> None:
     monkeypatch.setenv("PSPO_CACHE", str(tmp_path))
     data, norm = hasty.data, hasty.norm
-    looks: list[int] = []
+    evaluations: list[int] = []
 
     def progress(*_: object) -> None:
-        looks.append(1)
+        evaluations.append(1)
 
-    first, facts = load_or_fit_pool(data, norm, HASTY, 7, progress)
-    fitted = len(looks)
-    again, facts_again = load_or_fit_pool(data, norm, HASTY, 8, progress)  # the pool's seed is its own
-    assert (facts["cached"], facts_again["cached"], len(looks)) == (False, True, fitted)
+    first, metadata = load_or_fit_pool(data, norm, HASTY, 7, progress)
+    fitted = len(evaluations)
+    again, metadata_again = load_or_fit_pool(data, norm, HASTY, 8, progress)  # the pool's seed is its own
+    assert (metadata["cached"], metadata_again["cached"], len(evaluations)) == (False, True, fitted)
     assert fitted > 0
-    assert facts["digest"] == facts_again["digest"]
+    assert metadata["digest"] == metadata_again["digest"]
     assert (first.models.size, first.holdout_nll.shape) == (2, (2,))
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -12,7 +12,7 @@ from pspo.dynamics.fit import beta_nll_loss, nll
 from tests.dynamics.dynamics_cases import made_ensemble, member_by_hand
 
 RNG = np.random.default_rng(0)
-X = RNG.normal(size=(3, 7, 3)).astype(np.float32)  # a batch of its own for each of three members
+X = RNG.normal(size=(3, 7, 3)).astype(np.float32)  # another batch for each of three members
 Y = RNG.normal(size=(3, 7, 3)).astype(np.float32)
 
 loss = jax.jit(beta_nll_loss)
@@ -37,7 +37,7 @@ def test_nll_is_the_gaussian_one_without_its_constant() -> None:
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
-def test_the_loss_weighs_each_term_by_its_variance_to_the_exponent(exponent: float) -> None:
+def test_the_loss_weights_each_term_by_its_variance_to_the_exponent(exponent: float) -> None:
     models = made_ensemble()
     mean, log_std = by_hand(models)
     variance = np.exp(2 * log_std)
@@ -64,7 +64,7 @@ def test_with_exponent_zero_the_mean_is_fitted_by_likelihood() -> None:
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
-def test_the_spread_is_always_fitted_by_likelihood_weighed_without_a_gradient(exponent: float) -> None:
+def test_the_std_is_fitted_by_likelihood_with_constant_weights(exponent: float) -> None:
     """d/d log_std of (w nll) with w held: w (1 - z^2), then through the clamp's own slope."""
     models = made_ensemble()
     _, to_raw, mean, log_std = output_gradient(exponent)
@@ -82,7 +82,7 @@ def clamped(models, m: int, shift: float) -> np.ndarray:
     return member_by_hand(eqx.tree_at(lambda e: e.net.biases[-1], models, moved), m, X[m])[1]
 
 
-def test_members_do_not_see_each_others_rows() -> None:
+def test_members_are_trained_on_their_own_batches_only() -> None:
     models = made_ensemble()
     other = Y.copy()
     other[1] += 1.0

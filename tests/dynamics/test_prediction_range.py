@@ -1,4 +1,4 @@
-"""What predictions may be: falls outside the dataset are seen, saturated columns corrected, rollouts stay finite."""
+"""The range of predictions: falls outside the dataset count, saturated columns are corrected, rollouts stay finite."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pspo.algorithms.pspo.rollout import weigh
+from pspo.algorithms.pspo.posterior import posterior_backup
 from pspo.data import Dataset
 from pspo.data.normalise import fit_normaliser
 from pspo.dynamics.ensemble import Ensemble
@@ -47,8 +47,8 @@ NORM = fit_normaliser(DATA)
 RANGE = prediction_range(DATA, NORM)
 
 
-def model_that_says(change: np.ndarray, reward: float) -> Ensemble:
-    """One member that predicts the same for every state and action, as good as without noise."""
+def constant_model(change: np.ndarray, reward: float) -> Ensemble:
+    """One member that predicts the same for every state and action, almost without noise."""
     target = np.append(change, reward)
     net = MLP([jnp.zeros((1, NORM.features + 3, 24))], [jnp.zeros((1, 24))], "silu")
     low, high = as_float32(np.full((1, 12), -20.0)), as_float32(np.full((1, 12), -19.0))
@@ -66,27 +66,27 @@ def one_step(models: Ensemble, obs: np.ndarray) -> Any:
 
 
 @pytest.mark.parametrize("angle", [0.3, -0.3])
-def test_a_model_that_predicts_a_fall_ends_the_rollout_though_no_logged_hopper_fell(angle: float) -> None:
+def test_a_predicted_fall_ends_the_rollout_even_if_no_logged_hopper_fell(angle: float) -> None:
     obs = DATA.obs[:20].copy()
     obs[:, 1] = 0.0
     change = np.zeros(11)
     change[1] = angle
-    rows = one_step(model_that_says(change, 1.0), obs)
+    rows = one_step(constant_model(change, 1.0), obs)
     assert np.asarray(rows.terminal).all()
     np.testing.assert_allclose(np.asarray(rows.next_obs)[:, 1], angle, rtol=1e-4)
-    assert not np.asarray(one_step(model_that_says(np.zeros(11), 1.0), obs).terminal).any()
+    assert not np.asarray(one_step(constant_model(np.zeros(11), 1.0), obs).terminal).any()
 
 
-def test_pspo_sees_the_same_fall() -> None:
+def test_a_predicted_fall_ends_the_backup_of_pspo() -> None:
     obs = jnp.asarray(DATA.obs[:20]).at[:, 1].set(0.0)
     change = np.zeros(11)
     change[1] = 0.3
-    weighed = weigh(
-        model_that_says(change, 0.05),
-        jnp.zeros(1),
-        NORM,
-        KnownTermination(hopper_terminated),
-        RANGE,
+    result = posterior_backup(
+        models=constant_model(change, 0.05),
+        log_prior=jnp.zeros(1),
+        norm=NORM,
+        terminated=KnownTermination(hopper_terminated),
+        range=RANGE,
         value=lambda features: jnp.full(features.shape[:-1], 100.0),
         q=jnp.zeros(20),
         obs=obs,
@@ -95,28 +95,28 @@ def test_pspo_sees_the_same_fall() -> None:
         gamma=0.99,
         beta=0.0,
     )
-    assert np.asarray(weighed.done).all()
-    np.testing.assert_allclose(weighed.backup, 0.05, rtol=1e-5)  # no value after a fall
+    assert np.asarray(result.done).all()
+    np.testing.assert_allclose(result.backup, 0.05, rtol=1e-5)  # no value after a fall
 
 
-def test_a_saturated_column_is_moved_to_its_edge_and_a_wild_prediction_stays_finite() -> None:
+def test_saturated_columns_are_clipped_and_all_predictions_stay_finite() -> None:
     wild = np.full(11, 1e30, np.float32)
     reached = RANGE.reached(NORM, wild[None])
     np.testing.assert_array_equal(reached[0, 7], 10.0)
     assert (reached[0, [1, 2, 3]] == np.float32(1e30)).all()  # what the termination rule sees is the prediction
-    kept = RANGE.keep(reached)[0]
+    clipped = RANGE.clip(reached)[0]
     width = NORM.obs_high - NORM.obs_low
-    np.testing.assert_allclose(np.delete(kept, 7), np.delete(NORM.obs_high + width, 7), rtol=1e-6)
-    assert kept[7] == 10.0
+    np.testing.assert_allclose(np.delete(clipped, 7), np.delete(NORM.obs_high + width, 7), rtol=1e-6)
+    assert clipped[7] == 10.0
     inside = DATA.next_obs
-    np.testing.assert_array_equal(RANGE.keep(RANGE.reached(NORM, inside)), inside)
+    np.testing.assert_array_equal(RANGE.clip(RANGE.reached(NORM, inside)), inside)
 
 
 def test_predicted_rewards_stay_in_the_datasets_range_with_a_small_margin() -> None:
     span = float(np.ptp(DATA.reward))
     scale = float(NORM.reward_scale)
-    for said, expected in ((50.0, DATA.reward.max() + 0.05 * span), (-50.0, DATA.reward.min() - 0.05 * span)):
-        rows = one_step(model_that_says(np.zeros(11), said / scale), DATA.obs[:3])
+    for predicted, expected in ((50.0, DATA.reward.max() + 0.05 * span), (-50.0, DATA.reward.min() - 0.05 * span)):
+        rows = one_step(constant_model(np.zeros(11), predicted / scale), DATA.obs[:3])
         np.testing.assert_allclose(np.asarray(rows.reward) * scale, expected, rtol=1e-4)
-    inside = one_step(model_that_says(np.zeros(11), 0.5 / scale), DATA.obs[:3]).reward
+    inside = one_step(constant_model(np.zeros(11), 0.5 / scale), DATA.obs[:3]).reward
     np.testing.assert_allclose(np.asarray(inside) * scale, 0.5, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Ends of rollouts: the task's rule, a classifier, or never; and which of them a run gets."""
+"""Termination of rollouts: the rule of the task, a classifier, or never; and which of them a run uses."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ def test_the_classifier_learns_a_simple_rule(monkeypatch) -> None:
     monkeypatch.setattr(termination, "CLASSIFIER_STEPS", 600)
     data = ends_beyond_one()
     norm = fit_normaliser(data)
-    classifier, facts = fit_classifier(data, norm, width=16, seed=0)
+    classifier, metadata = fit_classifier(data, norm, width=16, seed=0)
     holdout = data.split(0.05, 0)[1]
-    assert facts["termination_holdout_base_rate"] == pytest.approx(data.terminal[holdout].mean())
+    assert metadata["termination_holdout_base_rate"] == pytest.approx(data.terminal[holdout].mean())
     assert 0.08 < data.terminal.mean() < 0.25
-    assert facts["termination_holdout_error"] < 0.05
-    fresh = ends_beyond_one(seed=1)
+    assert metadata["termination_holdout_error"] < 0.05
+    other = ends_beyond_one(seed=1)
     ask = jax.jit(lambda *rows: classifier(norm, *rows))
-    said = np.asarray(ask(fresh.obs, norm.unit_action(fresh.action), fresh.next_obs))
-    assert said.shape == (3000,)
-    assert (said != fresh.terminal).mean() < 0.05
+    predicted = np.asarray(ask(other.obs, norm.unit_action(other.action), other.next_obs))
+    assert predicted.shape == (3000,)
+    assert (predicted != other.terminal).mean() < 0.05
     # the balance of its batches is undone: it does not cry wolf
-    assert said.mean() == pytest.approx(fresh.terminal.mean(), abs=0.03)
+    assert predicted.mean() == pytest.approx(other.terminal.mean(), abs=0.03)
     # draws and models in front, as rollouts ask
-    many = np.broadcast_to(fresh.next_obs[:50], (4, 3, 50, 2))
-    stacked = np.asarray(ask(fresh.obs[:50], norm.unit_action(fresh.action[:50]), many))
-    np.testing.assert_array_equal(stacked, np.broadcast_to(said[:50], (4, 3, 50)))
+    many = np.broadcast_to(other.next_obs[:50], (4, 3, 50, 2))
+    stacked = np.asarray(ask(other.obs[:50], norm.unit_action(other.action[:50]), many))
+    np.testing.assert_array_equal(stacked, np.broadcast_to(predicted[:50], (4, 3, 50)))
 
 
 def test_a_known_rule_sees_raw_actions() -> None:
@@ -103,23 +103,23 @@ def no_fit(monkeypatch):
         ("none", None, "none"),
     ],
 )
-def test_the_choice_is_followed_and_told(no_fit, choice, rule, made) -> None:
+def test_the_chosen_rule_is_used_and_reported(no_fit, choice, rule, made) -> None:
     data = ends_beyond_one(100)
-    ends, facts = make_termination(choice, data, rule, fit_normaliser(data), 8, 0)
-    assert facts["termination"] == made
+    ends, metadata = make_termination(choice, data, rule, fit_normaliser(data), 8, 0)
+    assert metadata["termination"] == made
     assert isinstance(ends, {"known": KnownTermination, "learned": str, "none": NeverTerminates}[made])
 
 
 @pytest.mark.parametrize("choice", ["auto", "learned"])
-def test_without_any_end_in_the_log_there_is_nothing_to_learn(choice) -> None:
+def test_a_dataset_without_terminals_never_terminates(choice) -> None:
     data = ends_beyond_one(100, terminal=np.zeros(100, bool), timeout=np.ones(100, bool))
-    ends, facts = make_termination(choice, data, None, fit_normaliser(data), 8, 0)
+    ends, metadata = make_termination(choice, data, None, fit_normaliser(data), 8, 0)
     assert isinstance(ends, NeverTerminates)
-    assert facts["termination"] == "none"
+    assert metadata["termination"] == "none"
 
 
-def test_a_log_that_always_ends_does_not_go_on_for_ever() -> None:
-    """A bandit's log: every row is terminal, so no rollout may count on a value after it."""
+def test_a_dataset_of_terminals_always_terminates() -> None:
+    """A bandit's dataset: every transition is terminal, so no rollout may use a value after it."""
     data = ends_beyond_one(100, terminal=np.ones(100, bool), timeout=np.zeros(100, bool))
     norm = fit_normaliser(data)
     ends, _ = make_termination("auto", data, None, norm, 8, 0)
@@ -132,8 +132,8 @@ def test_known_without_a_rule_is_refused() -> None:
         make_termination("known", data, None, fit_normaliser(data), 8, 0)
 
 
-@pytest.mark.parametrize("which", ["end", "row that goes on"])
-def test_a_single_example_in_the_hold_out_is_no_reason_to_crash(monkeypatch, which) -> None:
+@pytest.mark.parametrize("which", ["end", "continues"])
+def test_a_single_example_in_the_hold_out_does_not_crash(monkeypatch, which) -> None:
     monkeypatch.setattr(termination, "CLASSIFIER_STEPS", 2)
     data = ends_beyond_one(100)
     lonely = np.zeros(100, bool)

@@ -1,4 +1,4 @@
-"""Terminal rows whose next state was never logged: their reward and their end are learnt, the placeholder never is."""
+"""Terminals without a logged next state: their reward and their end are learned, the placeholder never is."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_normaliser_does_not_count_placeholders() -> None:
     assert not np.allclose(norm.obs_mean, np.concatenate([data.obs, data.next_obs]).mean(axis=0), rtol=1e-5)
 
 
-def test_scales_of_changes_are_those_of_known_rows_and_of_rewards_those_of_all() -> None:
+def test_scales_of_changes_ignore_placeholders_and_of_rewards_do_not() -> None:
     data = log_with_gaps()
     norm = fit_normaliser(data)
     target, mean, std = fit_targets(data, norm)
@@ -59,7 +59,7 @@ def test_without_any_next_state_the_scales_are_plain() -> None:
     assert std[:2].tolist() == [1, 1]
 
 
-def test_every_target_counts_but_the_changes_of_unknown_rows() -> None:
+def test_all_targets_count_but_the_changes_of_unknown_next_states() -> None:
     data = log_with_gaps(40)
     counts = target_counts(data)
     assert counts is not None
@@ -77,7 +77,7 @@ COUNTS = RNG.random((3, 7, 3)) < 0.7
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5])
-def test_the_loss_gives_weight_zero_to_what_does_not_count(exponent: float) -> None:
+def test_the_loss_gives_placeholders_weight_zero(exponent: float) -> None:
     models = made_ensemble()
     expected = 0.0
     for m in range(3):
@@ -88,7 +88,7 @@ def test_the_loss_gives_weight_zero_to_what_does_not_count(exponent: float) -> N
     assert float(beta_nll_loss(models, X, Y, exponent, COUNTS)) == pytest.approx(expected, rel=1e-4)
 
 
-def test_what_does_not_count_has_no_gradient() -> None:
+def test_placeholders_have_no_gradient() -> None:
     models = made_ensemble()
     other = np.where(COUNTS, Y, 50.0).astype(np.float32)
     slope = jax.jit(jax.grad(beta_nll_loss))
@@ -97,16 +97,16 @@ def test_what_does_not_count_has_no_gradient() -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_mean_likelihood_is_over_what_counts() -> None:
+def test_the_mean_likelihood_ignores_placeholders() -> None:
     mean, log_std, target = RNG.normal(size=(3, 2, 5, 3)).astype(np.float32)
     counts = RNG.random((5, 3)) < 0.6
     each = 0.5 * ((target[0] - mean) / np.exp(log_std)) ** 2 + log_std
-    found = mean_nll(mean, log_std, Targets(target[0], counts))
-    np.testing.assert_allclose(found, [each[m][counts].mean() for m in range(2)], rtol=1e-5)
+    result = mean_nll(mean, log_std, Targets(target[0], counts))
+    np.testing.assert_allclose(result, [each[m][counts].mean() for m in range(2)], rtol=1e-5)
 
 
 def test_with_everything_known_nothing_is_added_to_the_program() -> None:
-    """The same operations, hence the same bits, as before rows could lack a next state."""
+    """The same operations, and so bit for bit the same result, as without unknown next states."""
     models = made_ensemble()
     plain = jax.make_jaxpr(lambda m: beta_nll_loss(m, X, Y, 0.5))(models)
     assert str(plain) == str(jax.make_jaxpr(lambda m: beta_nll_loss(m, X, Y, 0.5, None))(models))
@@ -122,8 +122,8 @@ def test_a_fit_learns_nothing_from_placeholders_and_learns_their_rewards() -> No
     data = log_with_gaps()
     norm = fit_normaliser(data)
     models, record = fit(data, norm, CONFIG, 0, quiet)
-    found = holdout_nll(data, norm, models, data.split(CONFIG.holdout, 0)[1])
-    np.testing.assert_allclose(record.holdout_nll, found, rtol=1e-4)
+    result = holdout_nll(data, norm, models, data.split(CONFIG.holdout, 0)[1])
+    np.testing.assert_allclose(record.holdout_nll, result, rtol=1e-4)
 
     invented = data.next_obs.copy()
     invented[~data.next_known] = 77.0
@@ -136,7 +136,7 @@ def test_a_fit_learns_nothing_from_placeholders_and_learns_their_rewards() -> No
     assert not np.array_equal(models.net.weights[0], other.net.weights[0])
 
 
-def test_quality_is_judged_on_what_was_logged() -> None:
+def test_quality_is_measured_on_logged_targets_only() -> None:
     data = log_with_gaps(120)
     norm, models = fit_normaliser(data), made_ensemble(members=2, scale=0.3)
     rows = np.arange(120)
@@ -160,8 +160,8 @@ def test_quality_is_judged_on_what_was_logged() -> None:
     )
 
 
-def test_errors_ahead_leave_out_the_steps_nobody_saw() -> None:
-    """Every episode has ten rows; where none has ten known next states, nine steps ahead are judged."""
+def test_k_step_errors_ignore_unknown_steps() -> None:
+    """Every episode has ten transitions; if none has ten known next states, errors are up to nine steps ahead."""
     every_end = np.arange(200) % 10 == 9
     data = log_with_gaps(terminal=every_end, timeout=np.zeros(200), next_known=~every_end)
     norm, models = fit_normaliser(data), made_ensemble(members=2, scale=0.3)
@@ -171,11 +171,11 @@ def test_errors_ahead_leave_out_the_steps_nobody_saw() -> None:
     invented[~some.next_known] = 77.0
     honest = model_quality(some, norm, models, np.arange(10))["k_step_error"]
     object.__setattr__(some, "next_obs", invented)
-    assert len(honest) == 10  # judged on the episodes that time-outs cut
+    assert len(honest) == 10  # measured on the episodes that time-outs cut
     assert model_quality(some, norm, models, np.arange(10))["k_step_error"] == honest
 
 
-def test_a_log_of_single_decisions_is_judged_on_its_rewards() -> None:
+def test_the_quality_for_single_decisions_is_that_of_rewards() -> None:
     data = log_with_gaps(terminal=np.ones(200), timeout=np.zeros(200), next_known=np.zeros(200))
     quality = model_quality(data, fit_normaliser(data), made_ensemble(members=2), np.arange(50))
     assert quality["k_step_error"] == []
@@ -205,16 +205,16 @@ def test_a_classifier_cannot_read_the_end_from_the_placeholder(monkeypatch) -> N
         next_known=~terminal,
     )
     norm = fit_normaliser(data)
-    ends, facts = fit_classifier(data, norm, width=16, seed=0)
-    assert facts["termination_holdout_error"] < 0.05
+    ends, metadata = fit_classifier(data, norm, width=16, seed=0)
+    assert metadata["termination_holdout_error"] < 0.05
     reached = jnp.asarray(rng.normal(size=(4, 3, 2000, 2)), jnp.float32)
-    said = np.asarray(jax.jit(lambda *rows: ends(norm, *rows))(data.obs, norm.unit_action(data.action), reached))
-    assert said.shape == (4, 3, 2000)
-    assert (said != terminal).mean() < 0.05
-    assert (said == said[0, 0]).all()  # whatever state is reached
+    predicted = np.asarray(jax.jit(lambda *rows: ends(norm, *rows))(data.obs, norm.unit_action(data.action), reached))
+    assert predicted.shape == (4, 3, 2000)
+    assert (predicted != terminal).mean() < 0.05
+    assert (predicted == predicted[0, 0]).all()  # for any next state
 
 
-def test_with_known_next_states_the_classifier_looks_at_them(monkeypatch) -> None:
+def test_with_known_next_states_the_classifier_uses_them(monkeypatch) -> None:
     monkeypatch.setattr(termination, "CLASSIFIER_STEPS", 2)
     data = log_with_gaps(next_known=np.ones(200))
     ends, _ = make_termination("learned", data, None, fit_normaliser(data), 8, 0)

@@ -13,7 +13,6 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pspo.envs
 from pspo.core.errors import UserError
 from pspo.envs.liquidation import LiquidationEnv, behaviour_action, reset_arrays, step_arrays
 
@@ -72,13 +71,13 @@ def test_a_sale_is_paid_at_the_price_before_it_moves_and_the_price_is_clipped() 
     np.testing.assert_array_equal(next_obs[:, 2], [5.0, 0.0])
 
 
-def test_gymnasium_finds_no_fault() -> None:
+def test_the_environment_passes_gymnasiums_checker() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(gymnasium.make("pspo/Liquidation-v0", disable_env_checker=True).unwrapped)
 
 
-def test_seeded_resets_repeat_and_start_prices_are_spread_as_stated() -> None:
+def test_seeded_resets_are_equal_and_start_prices_have_the_stated_std() -> None:
     env = LiquidationEnv()
     first, _ = env.reset(seed=3)
     again, _ = env.reset(seed=3)
@@ -107,7 +106,7 @@ def test_step_needs_a_running_episode() -> None:
 
 
 @pytest.mark.parametrize("action", [np.array([np.nan]), np.zeros(2), np.float32(0.0)])
-def test_step_refuses_what_is_no_action(action: np.ndarray) -> None:
+def test_step_refuses_an_invalid_action(action: np.ndarray) -> None:
     env = LiquidationEnv()
     env.reset(seed=0)
     with pytest.raises(UserError, match="finite number"):

@@ -90,7 +90,7 @@ def test_termination_is_known_for_predicted_states_of_any_batch_shape() -> None:
     ("policy", "mean", "rounding"),
     [("hold", 131.9, 0.1), ("twap", 118.3, 0.1), ("now", 100.0, 0.0), ("behaviour", 98.9, 0.05)],
 )
-def test_known_policies_score_as_known(played, policy: str, mean: float, rounding: float) -> None:
+def test_known_policies_have_their_known_scores(played, policy: str, mean: float, rounding: float) -> None:
     returns = played[policy].returns
     assert returns.shape == (EPISODES,)
     assert returns.mean() == pytest.approx(mean, abs=rounding + 3 * standard_error(returns))
@@ -115,7 +115,7 @@ def test_regret_is_the_distance_to_the_optimum_with_less_noise(played, policy: s
 
 def test_the_regret_of_holding_matches_its_exact_value(played) -> None:
     # Holding earns 100 E[p_19], found by carrying the price itself back through the chain.
-    prices, transition = liquidation_optimum._price_chain(2001)
+    prices, transition = liquidation_optimum._price_transitions(2001)
     expected_price = prices
     for _ in range(19):
         expected_price = transition @ expected_price
@@ -139,7 +139,7 @@ def test_the_optimal_policy_is_the_same_in_numpy() -> None:
     assert agree.mean() > 0.999  # single precision may differ on the threshold itself
 
 
-def test_lengths_and_trajectory_tell_the_same_story() -> None:
+def test_lengths_and_trajectory_agree() -> None:
     result = simulator.simulate(simulator.behaviour, jax.random.key(1), 400, stochastic=True, trajectory=True)
     path = result.trajectory
     assert path is not None

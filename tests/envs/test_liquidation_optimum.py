@@ -53,14 +53,14 @@ def test_the_solution_has_converged_and_is_quick() -> None:
     errors = [abs(each.mean_return - optimum.solve().mean_return) for each in (coarse, fine)]
     assert errors[1] < 0.4 * errors[0]
     optimum.solve.cache_clear()
-    optimum._price_chain.cache_clear()
+    optimum._price_transitions.cache_clear()
     begin = time.perf_counter()
     optimum.solve()
     assert time.perf_counter() - begin < 2
 
 
 def test_transition_weights_are_probabilities_with_the_right_moments() -> None:
-    prices, transition = optimum._price_chain(2001)
+    prices, transition = optimum._price_transitions(2001)
     assert transition.min() > -1e-10
     np.testing.assert_allclose(transition.sum(axis=1), 1, atol=1e-10)
     far_from_the_ends = (prices > 1.2) & (prices < 3.8)

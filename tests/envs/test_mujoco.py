@@ -69,12 +69,12 @@ def test_hopper_ends_by_both_sides_of_every_bound(state, ends):
 def test_walker_ends_by_both_sides_of_every_bound(height, angle, ends):
     state = np.zeros((2, 3, 17))
     state[..., 0], state[..., 1] = height, angle
-    found = walker2d_terminated(None, None, state)
-    assert found.shape == (2, 3)
-    assert (found == ends).all()
+    result = walker2d_terminated(None, None, state)
+    assert result.shape == (2, 3)
+    assert (result == ends).all()
 
 
-def test_cheetah_ends_only_where_sense_ends():
+def test_halfcheetah_ends_only_when_its_state_diverges():
     states = np.zeros((4, 17))
     states[1, 0], states[2, 3], states[3, 16] = -99.0, -100.0, np.nan
     assert halfcheetah_terminated(None, None, states).tolist() == [False, False, True, True]
@@ -101,23 +101,23 @@ def test_threads_play_the_same_episodes_as_a_plain_loop():
         return np.clip(3.0 * obs[..., 1:4] - obs[..., 6:9], -1.0, 1.0)
 
     seeds = [5, 6, 7, 8, 9]
-    found = {e.index: e for e in play("hopper", act, enumerate(seeds), slots=2, record=True)}
-    assert sorted(found) == [0, 1, 2, 3, 4]
+    result = {e.index: e for e in play("hopper", act, enumerate(seeds), slots=2, record=True)}
+    assert sorted(result) == [0, 1, 2, 3, 4]
     env = borrow_env("hopper")
     for index, seed in enumerate(seeds):
         obs, total, steps, terminal = env.reset(seed=seed)[0], 0.0, 0, False
         while not terminal:
             obs = np.float32(obs)
-            np.testing.assert_array_equal(found[index].obs[steps], obs)
+            np.testing.assert_array_equal(result[index].obs[steps], obs)
             obs, reward, terminal, _, _ = env.step(act(obs))
             total, steps = total + reward, steps + 1
-        assert found[index].length == steps == len(found[index].action) == len(found[index].obs) - 1
-        assert found[index].terminal
-        assert found[index].total == pytest.approx(total)
-        assert found[index].reward.sum() == pytest.approx(total, rel=1e-4)
+        assert result[index].length == steps == len(result[index].action) == len(result[index].obs) - 1
+        assert result[index].terminal
+        assert result[index].total == pytest.approx(total)
+        assert result[index].reward.sum() == pytest.approx(total, rel=1e-4)
 
 
-def test_an_episode_that_does_not_end_is_cut_at_a_thousand_steps_and_is_not_terminal():
+def test_an_episode_is_cut_after_a_thousand_steps_and_not_terminal():
     still = np.zeros((1, 6), np.float32)
     (episode,) = play("halfcheetah", lambda obs, _: still, [(0, 0)], slots=1)
     assert (episode.length, episode.terminal, episode.obs.size) == (1000, False, 0)
@@ -138,7 +138,7 @@ def test_scores_are_on_d4rls_scale_and_repeat_by_seed():
         task.simulate(act, jax.random.PRNGKey(0), 0)
 
 
-def test_a_missing_simulator_is_said_before_training(monkeypatch, tmp_path):
+def test_a_missing_simulator_is_reported_before_training(monkeypatch, tmp_path):
     import sys
 
     import pspo

@@ -1,4 +1,4 @@
-"""The example algorithm where tests find it: registered for one test, or declared by a package that looks installed."""
+"""The example algorithm as tests use it: registered for one test, or declared by a package that looks installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pspo
-from pspo import algorithms
+from pspo.algorithms import registry
 
 ROOT = Path(__file__).parents[2]
 TINY = ["--preset", "smoke", "--quiet"]
@@ -16,15 +16,15 @@ TINY = ["--preset", "smoke", "--quiet"]
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    """`awac`, registered as a script does it; forgotten again afterwards."""
+    """`awac`, registered as a script would; removed afterwards."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(algorithms, "_registered", {})
+        patch.setattr(registry, "_registered", {})
         pspo.register_algorithm("awac", "examples.awac")
         yield
 
 
 def install(folder: Path, name: str, points: dict[str, str], version: str = "1.2") -> None:
-    """What pip leaves of a package with such entry points, in a folder that is then put on the path."""
+    """The metadata that pip writes for a package with these entry points; put the folder on the path to use it."""
     info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
@@ -33,7 +33,7 @@ def install(folder: Path, name: str, points: dict[str, str], version: str = "1.2
 
 
 def install_awac(folder: Path) -> None:
-    """A package `offline-extras` with the example as its module."""
+    """A package `offline-extras` whose only module is the example."""
     install(folder, "offline-extras", {"awac": "offline_extras.awac"})
     package = folder / "offline_extras"
     package.mkdir()

@@ -9,8 +9,8 @@ from typing import Any
 from tests.examples.example_cases import ROOT
 
 NOTEBOOK = ROOT / "notebooks" / "liquidation.ipynb"
-SMOKE = {"PRESET": "smoke", "EPISODES": 200, "CLONE_STEPS": 20, "KEPT": str(ROOT / "benchmarks" / "results")}
-"""What takes the place of the cell that is tagged `parameters`."""
+SMOKE = {"PRESET": "smoke", "EPISODES": 200, "BC_STEPS": 20, "KEPT": str(ROOT / "benchmarks" / "results")}
+"""Replaces the cell that is tagged `parameters`."""
 
 
 def cells(kind: str) -> list[dict[str, Any]]:
@@ -26,7 +26,7 @@ def is_parameters(cell: dict[str, Any]) -> bool:
 
 
 def run_in_seconds() -> dict[str, Any]:
-    """All cells with the smoke preset; what they leave in their namespace."""
+    """All cells with the smoke preset; returns their namespace."""
     names: dict[str, Any] = {}
     for number, cell in enumerate(cells("code")):
         program = compile(source(cell), f"{Path(NOTEBOOK).name}, code cell {number}", "exec")

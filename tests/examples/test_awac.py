@@ -1,4 +1,4 @@
-"""The example algorithm: one update against NumPy, and all that every algorithm has to keep."""
+"""The example algorithm: one update against NumPy, and the contract suite of the built-in algorithms."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
-import test_contract
 
 from examples import awac
-from tests.algorithms import contract_cases
+from tests.algorithms import contract_cases, test_contract
 from tests.algorithms.baseline_cases import (
     ACT,
     adam_by_hand,
@@ -26,8 +25,8 @@ from tests.algorithms.baseline_cases import (
     critics_by_hand,
     encoded,
     made_config,
-    made_rows,
     made_state,
+    made_transitions,
     net_by_hand,
     slopes,
 )
@@ -36,9 +35,9 @@ from tests.examples.example_cases import ROOT, registered
 __all__ = ["registered"]
 
 COMPONENTS, LAMBDA, MOST = 2, 0.5, 2.0
-# So low a limit that the largest weight counts on these rows.
+# A limit so low that some weights of this batch reach it.
 CONFIG = made_config(awac, components=COMPONENTS, temperature=LAMBDA, weight_max=MOST, samples=3)
-ROWS, KEY = made_rows(), jax.random.PRNGKey(7)
+ROWS, KEY = made_transitions(), jax.random.PRNGKey(7)
 
 
 @cache
@@ -48,14 +47,14 @@ def updated() -> tuple[Any, Any, dict[str, Any]]:
 
 
 def value_by_hand(actor: Any, critic: Any, obs: Any, key: Any) -> np.ndarray:
-    """Mean over draws of the lesser critic. Which actions are drawn is the mixture's own affair, tested with it."""
+    """Mean over samples of the smaller critic. Sampling itself is tested with the mixture."""
     x = np.asarray(actor(np.asarray(encoded(obs), np.float32)).sample(key, 3), np.float64)
     action = np.clip(1.02 * np.tanh(x), -1.0, 1.0)
     return critics_by_hand(critic, encoded(obs), action).min(axis=0).mean(axis=0)
 
 
 def likelihood_by_hand(actor: Any) -> np.ndarray:
-    """Log density of the logged actions before the squash."""
+    """Log density of the dataset's actions before the squash."""
     out = net_by_hand(actor.net, encoded(ROWS.obs))
     x = np.arctanh(np.asarray(ROWS.action, np.float64) / 1.02)
     rest = out[:, COMPONENTS:].reshape(len(x), 2, COMPONENTS, ACT)
@@ -65,13 +64,13 @@ def likelihood_by_hand(actor: Any) -> np.ndarray:
 
 
 def advantage_by_hand() -> np.ndarray:
-    """Of the logged actions over the policy's own, by the critics as they are after their step."""
+    """Advantage of the dataset's actions over the policy's, by the critics after their step."""
     before, after, _ = updated()
     q = critics_by_hand(after.critic, encoded(ROWS.obs), np.asarray(ROWS.action, np.float64)).min(axis=0)
     return q - value_by_hand(before.actor, after.critic, ROWS.obs, jax.random.split(KEY)[1])
 
 
-def test_the_critics_step_towards_what_the_policy_would_get() -> None:
+def test_critics_step_towards_the_value_of_the_policy() -> None:
     before, after, metrics = updated()
     following = value_by_hand(before.actor, before.target_critic, ROWS.next_obs, jax.random.split(KEY)[0])
     target = backed_up(ROWS, following, CONFIG.gamma)
@@ -81,12 +80,12 @@ def test_the_critics_step_towards_what_the_policy_would_get() -> None:
         return float(((q - target) ** 2).mean(axis=-1).sum())
 
     assert float(metrics["critic_loss"]) == pytest.approx(loss(before.critic), rel=1e-5)
-    expected = adam_by_hand(before.critic, slopes(loss, before.critic), adam_moments(before.opts[1]), CONFIG.rate)
+    expected = adam_by_hand(before.critic, slopes(loss, before.critic), adam_moments(before.opts[1]), CONFIG.lr)
     assert_close(after.critic, expected, atol=1e-5)
     assert_close(after.target_critic, average_by_hand(before.target_critic, after.critic, CONFIG.tau))
 
 
-def test_the_actor_imitates_by_advantage() -> None:
+def test_the_actor_weights_imitation_by_advantage() -> None:
     before, after, metrics = updated()
     advantage = advantage_by_hand()
     weight = np.minimum(np.exp(advantage / LAMBDA), MOST)
@@ -97,17 +96,17 @@ def test_the_actor_imitates_by_advantage() -> None:
 
     assert float(metrics["advantage"]) == pytest.approx(advantage.mean(), rel=1e-4)
     assert float(metrics["actor_loss"]) == pytest.approx(loss(before.actor), rel=1e-4)
-    expected = adam_by_hand(before.actor, slopes(loss, before.actor), adam_moments(before.opts[0]), CONFIG.rate)
+    expected = adam_by_hand(before.actor, slopes(loss, before.actor), adam_moments(before.opts[0]), CONFIG.lr)
     assert_close(after.actor, expected, atol=1e-4)
 
 
-LEARNER = contract_cases.Learner({"rate": 3e-3, "tau": 0.05}, {"temperature": 1e6}, 1.2, chunks=30)
+LEARNER = contract_cases.Learner({"lr": 3e-3, "tau": 0.05}, {"temperature": 1e6}, 1.2, chunks=30)
 CHECKS = {
     name: check
     for name, check in vars(test_contract).items()
     if name.startswith("test_") and "algo" in inspect.signature(check).parameters
 }
-COMPILE_ONCE_MORE = ("side_by_side", "extreme", "without_its_key_term")  # slow, as for most of the built-in ones
+COMPILE_ONCE_MORE = ("side_by_side", "extreme", "without_its_key_term")  # slow, as for most built-in algorithms
 
 
 def marked(name: str) -> Any:
@@ -116,17 +115,17 @@ def marked(name: str) -> Any:
 
 @pytest.mark.parametrize("name", [marked(name) for name in CHECKS])
 @pytest.mark.usefixtures("registered")
-def test_it_keeps_the_contract(name: str, tmp_path, monkeypatch) -> None:
-    """Every test that the built-in algorithms have to pass; it learns, and does not when all actions weigh the same."""
+def test_awac_passes_the_contract_suite(name: str, tmp_path, monkeypatch) -> None:
+    """Every test of the built-in algorithms; it learns, and does not when all actions have the same weight."""
     monkeypatch.setitem(contract_cases.LEARNERS, "awac", LEARNER)
     check = CHECKS[name]
     check("awac", **({"tmp_path": tmp_path} if "tmp_path" in inspect.signature(check).parameters else {}))
 
 
-def test_no_check_of_the_contract_was_overlooked() -> None:
+def test_the_contract_suite_was_found() -> None:
     assert len(CHECKS) >= 8
     assert {"test_it_learns_the_tiny_task", "test_without_its_key_term_it_does_not"} <= set(CHECKS)
 
 
-def test_it_is_as_short_as_the_page_says() -> None:
+def test_awac_has_at_most_100_lines() -> None:
     assert len((ROOT / "examples" / "awac.py").read_text().splitlines()) <= 100

@@ -1,4 +1,4 @@
-"""The notebook: its code runs in order, and what is stored in it is whole and says what its text says."""
+"""The notebook: its code runs in order, and its stored outputs are complete and agree with its text."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def figures(cell: dict[str, Any]) -> list[bytes]:
     return [base64.b64decode("".join(picture)) for picture in found]
 
 
-# As it is stored
+# Stored outputs
 
 
-def test_it_is_small_enough_to_be_shown() -> None:
+def test_the_notebook_is_below_one_megabyte() -> None:
     assert NOTEBOOK.stat().st_size < 1_000_000
 
 
-def test_it_was_run_once_from_top_to_bottom() -> None:
+def test_stored_outputs_come_from_one_run_in_order() -> None:
     assert [cell["execution_count"] for cell in CODE] == list(range(1, len(CODE) + 1))
 
 
 @pytest.mark.parametrize("number", range(len(CODE)))
-def test_every_cell_shows_what_it_should(number: int) -> None:
+def test_every_cell_has_the_outputs_of_its_code(number: int) -> None:
     cell = CODE[number]
     kinds = {out["output_type"] for out in cell["outputs"]}
     assert "error" not in kinds
@@ -53,14 +53,14 @@ def test_every_cell_shows_what_it_should(number: int) -> None:
     assert bool(printed(cell)) == ("print(" in source(cell))
 
 
-def test_its_figures_are_pictures() -> None:
+def test_stored_figures_are_images() -> None:
     drawn = [picture for cell in CODE for picture in figures(cell)]
     assert len(drawn) >= 7
     assert all(picture.startswith(b"\x89PNG") and len(picture) > 5000 for picture in drawn)
 
 
-def test_numbers_that_the_text_stresses_were_printed() -> None:
-    """Bold numbers, of which there are some; the text may round once more."""
+def test_bold_numbers_of_the_text_were_printed() -> None:
+    """The text may round once more."""
     told = [number for cell in TEXT for number in re.findall(r"\*\*(\d+(?:\.\d+)?)\*\*", source(cell))]
     assert len(told) >= 7
     shown = [float(n) for cell in CODE for n in re.findall(r"-?\d+(?:\.\d+)?", printed(cell))]
@@ -73,32 +73,32 @@ def test_no_path_of_a_machine_is_stored() -> None:
     assert not re.search(r"/(home|root|tmp|work|Users)/", NOTEBOOK.read_text())
 
 
-# As a program
+# The code
 
 
-def test_its_links_lead_somewhere() -> None:
+def test_links_of_the_text_exist() -> None:
     for cell in TEXT:
         for link in re.findall(r"\]\(([^)#]+)\)", source(cell)):
             assert (NOTEBOOK.parent / link).exists(), link
 
 
 @pytest.mark.slow
-def test_its_cells_run_in_seconds(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_all_cells_run_with_the_smoke_preset(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     matplotlib.use("Agg")
     left = run_in_seconds()
     said = capsys.readouterr().out
-    assert (left["clone"].result["preset"], left["run"].result["preset"]) == ("smoke", "smoke")
+    assert (left["bc"].result["preset"], left["run"].result["preset"]) == ("smoke", "smoke")
     assert left["run"].result["episodes"] == 200
     assert "The optimum returns 137.48 on average." in said
     assert f"by exact regret, which has less noise: {left['run'].result['score_by_regret']:.2f}" in said
-    assert len(left["judged"].estimates) == 3
+    assert len(left["estimates"].estimates) == 3
 
 
 @pytest.mark.slow
-def test_it_runs_in_a_notebook(tmp_path: Path) -> None:
-    """By the tools that `make notebook` has, in a kernel; only the preset is another."""
+def test_the_notebook_runs_in_a_kernel(tmp_path: Path) -> None:
+    """With the tools of `make notebook`; only the parameters differ."""
     import nbclient
     import nbformat
 

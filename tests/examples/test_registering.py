@@ -1,4 +1,4 @@
-"""Algorithms that are not part of pspo: registered by a script, or declared by an installed package."""
+"""Algorithms of other packages: registered by a script, or declared by an installed package."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ import numpy as np
 import pytest
 
 import pspo
-from pspo import algorithms
-from pspo.algorithms import ALGORITHMS, CONTRACT, TITLES, get_algorithm, register_algorithm
-from pspo.algorithms.registry import preset
+from pspo.algorithms import ALGORITHMS, get_algorithm, preset, register_algorithm, registry
+from pspo.algorithms.contract import missing_names
 from pspo.cli.listing import everything
 from pspo.cli.main import main
 from pspo.core import checkpoint
 from pspo.core.config import build, keys
 from pspo.data import load_dataset, save_dataset
-from pspo.evaluation.ope.density import BEHAVIOURS
+from pspo.evaluation.density import BEHAVIOURS
 from pspo.experiments.declarations import METHODS, get_method
+from pspo.training.monitor import SILENT, Monitor, no_message
 from tests.examples.example_cases import TINY, install, install_awac, registered
 
 __all__ = ["registered"]
 
+CONTRACT = missing_names(object())  # every name
+TITLES = {name: info.title for name, info in ALGORITHMS.items()}
+
 
 @pytest.fixture(autouse=True)
 def _nothing_registered(monkeypatch) -> None:
-    monkeypatch.setattr(algorithms, "_registered", {})
+    monkeypatch.setattr(registry, "_registered", {})
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ def installed(tmp_path: Path, monkeypatch) -> Path:
 
 
 def bare(name: str, *without: str, **more: object) -> types.ModuleType:
-    """A module that has what an algorithm needs, in name."""
+    """A module with every name of the contract, and nothing behind them."""
     module = types.ModuleType(name)
     vars(module).update({part: object() for part in CONTRACT if part not in without} | more)
     return module
@@ -54,7 +57,7 @@ def bare(name: str, *without: str, **more: object) -> types.ModuleType:
 # Registered by a script
 
 
-def test_a_module_or_its_name_will_do() -> None:
+def test_a_module_and_its_name_can_be_registered() -> None:
     register_algorithm("awac", "examples.awac")
     assert get_algorithm("awac").__name__ == "examples.awac"
     pspo.register_algorithm("awac", get_algorithm("awac"))  # a cell that is run twice
@@ -65,33 +68,33 @@ def test_a_module_or_its_name_will_do() -> None:
 def test_a_built_in_name_cannot_be_taken(name: str) -> None:
     with pytest.raises(pspo.UserError, match=f"'{name}' is the name of a built-in algorithm: register yours under"):
         register_algorithm(name, bare("mine"))
-    assert get_algorithm(name).__name__ == ALGORITHMS[name]
+    assert get_algorithm(name).__name__ == ALGORITHMS[name].module
 
 
-def test_a_name_that_is_taken_by_another_module_is_refused() -> None:
+def test_a_name_taken_by_another_module_is_refused() -> None:
     register_algorithm("mine", bare("mine"))
-    with pytest.raises(pspo.UserError, match="'mine' is registered already, as mine: take another name"):
+    with pytest.raises(pspo.UserError, match="'mine' is registered already, as mine: choose another name"):
         register_algorithm("mine", bare("yours"))
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../up", "a.b"])
-def test_a_name_must_do_as_part_of_a_path(name: str) -> None:
+def test_a_name_that_cannot_be_a_folder_is_refused(name: str) -> None:
     with pytest.raises(pspo.UserError, match="is no name for an algorithm"):
         register_algorithm(name, bare("mine"))
 
 
 @pytest.mark.parametrize("part", CONTRACT)
-def test_what_is_missing_is_named(part: str) -> None:
+def test_the_message_names_what_a_module_lacks(part: str) -> None:
     with pytest.raises(pspo.UserError, match=rf"mine is no algorithm: it lacks {part} \("):
         register_algorithm("mine", bare("mine", part))
 
 
-def test_what_is_no_module_at_all_is_said() -> None:
+def test_an_object_that_is_no_module_is_refused() -> None:
     with pytest.raises(pspo.UserError, match="5 is no algorithm: it lacks Config"):
         register_algorithm("mine", 5)  # pyright: ignore[reportArgumentType]
 
 
-def test_a_module_that_cannot_be_imported_is_one_sentence() -> None:
+def test_a_module_that_cannot_be_imported_is_a_user_error() -> None:
     with pytest.raises(pspo.UserError, match=r"no_such_module cannot be imported \(No module named"):
         register_algorithm("mine", "no_such_module")
 
@@ -99,7 +102,7 @@ def test_a_module_that_cannot_be_imported_is_one_sentence() -> None:
 # Presets
 
 
-def test_without_presets_there_are_the_defaults_and_something_for_seconds() -> None:
+def test_without_presets_laptop_is_the_defaults_and_smoke_is_short() -> None:
     register_algorithm("mine", bare("mine", Config=get_algorithm("bc").Config))
     cls = get_algorithm("mine").Config
     assert build(cls, preset("mine", "laptop", "liquidation")) == cls()
@@ -117,13 +120,13 @@ def test_a_module_brings_its_own_presets() -> None:
     assert preset("mine", "smoke", None)["steps"] < 100  # as if it had none
 
 
-def test_a_config_that_was_typed_in_has_keys_without_help(monkeypatch) -> None:
+def test_a_config_without_source_has_keys_without_help(monkeypatch) -> None:
     typed = types.ModuleType("typed")
     monkeypatch.setitem(sys.modules, "typed", typed)
-    lines = ["from dataclasses import dataclass", "@dataclass(frozen=True)", "class Config:", "    rate: float = 0.5"]
+    lines = ["from dataclasses import dataclass", "@dataclass(frozen=True)", "class Config:", "    lr: float = 0.5"]
     exec("\n".join(lines), vars(typed))
     (key,) = keys(typed.Config).values()
-    assert (key.name, key.default, key.help) == ("rate", 0.5, "")
+    assert (key.name, key.default, key.help) == ("lr", 0.5, "")
 
 
 # A run from end to end
@@ -135,7 +138,7 @@ class Stop(Exception):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
-    """`whole` was never stopped, `stopped` was after two of its three chunks, each with a checkpoint."""
+    """`whole` was never stopped; `stopped` was after two of three chunks, each with a checkpoint."""
     folder = tmp_path_factory.mktemp("awac")
     log = folder / "log.npz"
     save_dataset(replace(load_dataset("liquidation", size=3000), task=None), log)
@@ -145,13 +148,12 @@ def runs(tmp_path_factory) -> Path:
             raise Stop
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(algorithms, "_registered", {})
+        patch.setattr(registry, "_registered", {})
         patch.setattr(checkpoint, "pause_after", lambda _: -1.0)
         register_algorithm("awac", "examples.awac")
-        options = {"preset": "smoke", "say": lambda text: None}
-        pspo.train(log, "awac", out=folder / "whole", **options)
+        pspo.train(log, "awac", "smoke", out=folder / "whole", monitor=SILENT)
         with pytest.raises(Stop):
-            pspo.train(log, "awac", out=folder / "stopped", progress=stop, **options)
+            pspo.train(log, "awac", "smoke", out=folder / "stopped", monitor=Monitor(stop, no_message))
     return folder
 
 
@@ -170,20 +172,20 @@ def assert_same(run: Path, other: Path) -> None:
         assert (run / name).read_bytes() == (other / name).read_bytes()
 
 
-def test_a_stopped_run_resumes_to_the_same_bits(whole: Path, stopped: Path, registered) -> None:
-    said: list[str] = []
-    pspo.resume(stopped, say=said.append)
-    assert "resuming at iteration 40" in said
+def test_a_stopped_run_resumes_bit_for_bit(whole: Path, stopped: Path, registered) -> None:
+    messages: list[str] = []
+    pspo.resume(stopped, monitor=Monitor(message=messages.append))
+    assert "resuming at iteration 40" in messages
     assert_same(stopped, whole)
 
 
-def test_where_the_algorithm_is_missing_the_sentence_says_which(stopped: Path, capsys) -> None:
+def test_resuming_without_the_algorithm_names_what_to_install(stopped: Path, capsys) -> None:
     before = sorted(stopped.rglob("*"))
     assert main(["resume", str(stopped), "--quiet"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "the algorithm 'awac' came from examples.awac (registered), which is not here: install its package" in said
-    assert "pspo.register_algorithm('awac', ...)" in said
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "'awac' came from examples.awac (registered), which is not installed: install its package" in err
+    assert "pspo.register_algorithm('awac', ...)" in err
     assert sorted(stopped.rglob("*")) == before
 
 
@@ -198,17 +200,17 @@ def test_a_run_never_decides_what_is_imported(stopped: Path, tmp_path: Path, mon
     assert "planted" not in sys.modules
 
 
-def test_what_it_made_needs_the_algorithm_no_more(whole: Path, tmp_path: Path, capsys) -> None:
-    """Evaluation, report, off-policy evaluation and export, in a process that has never heard of awac."""
+def test_a_finished_run_is_usable_without_its_algorithm(whole: Path, tmp_path: Path, capsys) -> None:
+    """Evaluation, report, off-policy evaluation and export, in a process where awac is not registered."""
     with pytest.raises(pspo.UserError, match="unknown algorithm 'awac'"):
         get_algorithm("awac")
     assert pspo.evaluate(whole, episodes=200, task="liquidation").episodes == 200
     assert main(["report", str(whole)]) == 0
     page = (whole / "report.html").read_text()
     assert "examples.awac (registered)" in page
-    assert "diagnostics.safetensors" not in page  # it has no posterior to miss
-    judged = pspo.judge_run(whole, methods=("importance",), behaviour=BEHAVIOURS["liquidation"])
-    assert judged.estimates[0].low <= judged.estimates[0].high
+    assert "diagnostics.safetensors" not in page  # nothing is missing: it has no posterior
+    estimated = pspo.estimate_return(whole, methods=("importance",), behaviour=BEHAVIOURS["liquidation"])
+    assert estimated.estimates[0].low <= estimated.estimates[0].high
     pspo.export_policy(whole, tmp_path / "policy.onnx")
     obs = pspo.load_dataset("liquidation", size=100).obs
     exported = pspo.OnnxPolicy.load(tmp_path / "policy.onnx")(obs)
@@ -222,21 +224,21 @@ def test_what_it_made_needs_the_algorithm_no_more(whole: Path, tmp_path: Path, c
 def test_an_installed_algorithm_is_listed_and_explained(installed: Path, capsys) -> None:
     assert main(["list"]) == 0
     assert "from offline_extras.awac of offline-extras 1.2" in capsys.readouterr().out
-    assert "offline_extras" not in sys.modules  # a list imports nothing
+    assert "offline_extras" not in sys.modules  # listing imports nothing
     assert main(["config", "--algo", "awac", "--task", "liquidation"]) == 0
-    said = capsys.readouterr().out
-    assert "components=4\n    Gaussians in the policy's mixture." in said
-    assert "gamma=1.0\n" in said
+    out = capsys.readouterr().out
+    assert "components=4\n    Gaussians in the policy's mixture." in out
+    assert "gamma=1.0\n" in out
 
 
-def test_an_installed_algorithm_goes_on_with_what_the_registered_one_began(installed: Path, whole, stopped) -> None:
+def test_an_installed_algorithm_resumes_a_run_of_the_registered_one(installed: Path, whole, stopped) -> None:
     assert main(["resume", str(stopped), "--quiet"]) == 0
     assert_same(stopped, whole)
 
 
 @pytest.mark.slow
-def test_an_installed_algorithm_trains_by_the_command_line(installed: Path, runs: Path, tmp_path: Path) -> None:
-    """In a process of its own, as a user has it; the same bits as the registered one."""
+def test_the_command_line_trains_an_installed_algorithm(installed: Path, runs: Path, tmp_path: Path) -> None:
+    """In its own process, as for a user; bit for bit the run of the registered one."""
     words = ["train", str(runs / "log.npz"), "--algo", "awac", *TINY, "--out", str(tmp_path / "run")]
     env = os.environ | {"PYTHONPATH": str(installed)}
     done = subprocess.run([sys.executable, "-m", "pspo", *words], env=env, capture_output=True, text=True)
@@ -246,14 +248,14 @@ def test_an_installed_algorithm_trains_by_the_command_line(installed: Path, runs
     assert_same(tmp_path / "run", runs / "whole")
 
 
-def test_a_grid_takes_an_installed_algorithm_by_its_name(installed: Path) -> None:
+def test_experiments_take_an_installed_algorithm_by_name(installed: Path) -> None:
     assert get_method("awac").algo == "awac"
     assert get_method("cql") is METHODS["cql"]
     with pytest.raises(pspo.UserError, match="unknown method 'awec': did you mean 'awac'"):
         get_method("awec")
 
 
-def test_a_misspelt_name_finds_an_installed_algorithm(installed: Path) -> None:
+def test_a_misspelt_name_suggests_an_installed_algorithm(installed: Path) -> None:
     with pytest.raises(pspo.UserError, match="unknown algorithm 'awacc': did you mean 'awac'"):
         get_algorithm("awacc")
 
@@ -263,30 +265,30 @@ def test_a_package_cannot_shadow_a_built_in_algorithm(tmp_path: Path, monkeypatc
     monkeypatch.syspath_prepend(str(tmp_path))
     assert get_algorithm("cql").__name__ == "pspo.algorithms.cql"
     assert main(["list", "--json"]) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["algorithms"] == TITLES
-    assert said.err == (
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["algorithms"] == TITLES
+    assert printed.err == (
         "pspo: impostor.cql of impostor 1.2 offers 'cql', the name of a built-in algorithm: the built-in one is used.\n"
     )
 
 
-def test_two_packages_with_the_same_name_are_refused_by_name(installed: Path, tmp_path, monkeypatch) -> None:
-    install(tmp_path / "other", "rival", {"awac": "rival.awac"})
+def test_two_packages_with_the_same_algorithm_name_are_refused(installed: Path, tmp_path, monkeypatch) -> None:
+    install(tmp_path / "other", "second", {"awac": "second.awac"})
     monkeypatch.syspath_prepend(str(tmp_path / "other"))
-    with pytest.raises(pspo.UserError, match=r"'awac' is offered by .*rival.*: uninstall all but one"):
+    with pytest.raises(pspo.UserError, match=r"'awac' is offered by .*second.*: uninstall all but one"):
         get_algorithm("awac")
 
 
-def test_a_script_may_put_its_own_in_the_place_of_an_installed_one(installed: Path) -> None:
+def test_a_registered_algorithm_replaces_an_installed_one(installed: Path) -> None:
     assert get_algorithm("awac").__name__ == "offline_extras.awac"
     register_algorithm("awac", "examples.awac")
     assert get_algorithm("awac").__name__ == "examples.awac"
 
 
-def test_what_cannot_be_imported_or_is_no_algorithm_is_one_sentence(tmp_path: Path, monkeypatch) -> None:
+def test_broken_installed_algorithms_are_user_errors(tmp_path: Path, monkeypatch) -> None:
     install(tmp_path, "broken", {"gone": "broken.gone", "json": "json"})
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(pspo.UserError, match=r"broken\.gone cannot be imported"):
         get_algorithm("gone")
-    with pytest.raises(pspo.UserError, match="json is no algorithm: it lacks Config, prepare"):
+    with pytest.raises(pspo.UserError, match="json is no algorithm: it lacks Config, HEADLINE"):
         get_algorithm("json")

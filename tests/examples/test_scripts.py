@@ -1,4 +1,4 @@
-"""The example scripts as they stand, for seconds: what they print, and that it is true."""
+"""The example scripts with the smoke preset: what they print, and that it is true."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ from pspo.cli.main import main
 from pspo.data import load_dataset, save_dataset
 from pspo.report.statistics import average, bootstrap_interval, mean_and_std, probability_of_improvement
 from pspo.runs.directory import Run
+from pspo.training.monitor import SILENT
 from tests.examples.example_cases import ROOT
 
 SCRIPTS = ("compare_two", "export_and_serve", "own_csv")
 
 
 def run_script(name: str, *words: str) -> dict[str, Any]:
-    """As `python examples/NAME.py WORDS`, in the current folder; the names that it leaves."""
+    """As `python examples/NAME.py WORDS` in the current folder; returns its global names."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [f"{name}.py", *words])
         return runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch) -> None:
+def _in_an_empty_folder(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_is_short_and_says_what_it_shows(name: str) -> None:
+def test_a_script_is_short_and_documented(name: str) -> None:
     text = (ROOT / "examples" / f"{name}.py").read_text()
     assert len(text.splitlines()) < 60
     assert f"examples/{name}.py" in (ast.get_docstring(ast.parse(text)) or "")
@@ -50,24 +51,24 @@ def test_a_script_is_short_and_says_what_it_shows(name: str) -> None:
 # compare_two
 
 
-def test_two_algorithms_are_compared_by_the_statistics_of_the_library(capsys) -> None:
+def test_compare_two_prints_what_the_statistics_module_computes(capsys) -> None:
     left = run_script("compare_two", "bc", "td3bc", "--preset", "smoke", "--seeds", "2")
-    said = capsys.readouterr().out
-    scores = {a: [float(v) for v in re.findall(rf"^{a} seed \d: (\S+)$", said, re.MULTILINE)] for a in ("bc", "td3bc")}
+    out = capsys.readouterr().out
+    scores = {a: [float(v) for v in re.findall(rf"^{a} seed \d: (\S+)$", out, re.MULTILINE)] for a in ("bc", "td3bc")}
     assert [len(values) for values in scores.values()] == [2, 2]
     assert len(list(Path("runs").glob("*/result.json"))) == 4
     for algo, exact in left["scores"].items():
         np.testing.assert_allclose(scores[algo], exact, atol=0.051)
         (mean, spread), ends = mean_and_std(exact), bootstrap_interval(average, [exact])
         assert ends is not None
-        row = next(line for line in said.splitlines() if line.startswith(f"│ {algo} "))
+        row = next(line for line in out.splitlines() if line.startswith(f"│ {algo} "))
         cells = [cell.strip() for cell in row.split("│")[2:-1]]
         assert cells == [f"{mean:.1f}", f"{spread:.1f}", f"{ends.low:.1f} to {ends.high:.1f}", "2"]
     found = probability_of_improvement(*([left["scores"][algo]] for algo in ("bc", "td3bc")))
-    assert f"A run of bc is better than a run of td3bc with probability {found.probability:.2f} (95 %" in said
+    assert f"A run of bc is better than a run of td3bc with probability {found.probability:.2f} (95 %" in out
 
 
-def test_one_algorithm_is_no_comparison(capsys) -> None:
+def test_comparing_a_single_algorithm_is_refused(capsys) -> None:
     with pytest.raises(SystemExit) as stop:
         run_script("compare_two", "bc", "--preset", "smoke")
     assert stop.value.code == 2
@@ -79,23 +80,23 @@ def test_one_algorithm_is_no_comparison(capsys) -> None:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
-    """A clone of a small log."""
+    """BC on a small dataset."""
     folder = tmp_path_factory.mktemp("served")
     save_dataset(load_dataset("liquidation", size=3000), folder / "log.npz")
-    return pspo.train(folder / "log.npz", "bc", "smoke", out=folder / "run", episodes=500, say=lambda text: None).path
+    return pspo.train(folder / "log.npz", "bc", "smoke", out=folder / "run", episodes=500, monitor=SILENT).path
 
 
-def test_a_policy_is_served_and_answers_as_it_acts(run: Path, capsys) -> None:
+def test_the_served_policy_answers_with_its_actions(run: Path, capsys) -> None:
     run_script("export_and_serve", "--run", str(run))
-    said = capsys.readouterr().out
-    answers = re.findall(r"^ *(\[.*?\]) -> (\{.*?\}) +[\d,]+ µs$", said, re.MULTILINE)
+    out = capsys.readouterr().out
+    answers = re.findall(r"^ *(\[.*?\]) -> (\{.*?\}) +[\d,]+ µs$", out, re.MULTILINE)
     assert len(answers) == 3
     policy = pspo.load_policy(run)
     for state, answer in answers:
         np.testing.assert_allclose(json.loads(answer)["action"], policy(json.loads(state)), atol=2e-5)
-    refused = re.findall(r'-> 400 (\{"error": ".*"\}) +[\d,]+ µs$', said, re.MULTILINE)
+    refused = re.findall(r'-> 400 (\{"error": ".*"\}) +[\d,]+ µs$', out, re.MULTILINE)
     assert [json.loads(answer)["error"] for answer in refused] == ['send {"state": [...]} with 3 finite numbers.'] * 2
-    assert re.search(r"Without HTTP the same takes [\d,]+ µs\.", said)
+    assert re.search(r"Without HTTP the same takes [\d,]+ µs\.", out)
 
 
 BAD = {
@@ -110,7 +111,7 @@ BAD = {
 }
 
 
-def test_bad_requests_are_refused_with_a_sentence(run: Path, capsys) -> None:
+def test_bad_requests_get_status_400_and_a_sentence(run: Path, capsys) -> None:
     handler = run_script("export_and_serve", "--run", str(run))["Handler"]
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -122,28 +123,28 @@ def test_bad_requests_are_refused_with_a_sentence(run: Path, capsys) -> None:
             assert "finite numbers." in json.loads(refused.value.read())["error"], what
     finally:
         server.shutdown()
-    assert capsys.readouterr().err == ""  # no traceback of the server's
+    assert capsys.readouterr().err == ""  # no traceback from the server
 
 
 # own_csv
 
 
-def test_an_own_log_is_checked_learned_from_and_judged(capsys) -> None:
+def test_own_csv_checks_trains_and_estimates(capsys) -> None:
     left = run_script("own_csv", "--preset", "smoke")
-    said = " ".join(capsys.readouterr().out.split())
-    assert "1,200 rows in tank.csv - action bounds were not given and are 0 and 1" in said
-    assert "Mean return (sum of rewards) by tank: the log's own episodes have" in said
+    out = " ".join(capsys.readouterr().out.split())
+    assert "1,200 rows in tank.csv - action bounds were not given and are 0 and 1" in out
+    assert "Mean return (sum of rewards) on tank; the dataset's own episodes return" in out
     for method in ("posterior models", "fitted Q"):
-        assert re.search(rf"{method} │ -?[\d.]+ │ -?[\d.]+ to -?[\d.]+", said), method
-    told = re.search(r"the policy returns (-?[\d.]+), the log (-?[\d.]+)\.", said)
+        assert re.search(rf"{method} │ -?[\d.]+ │ -?[\d.]+ to -?[\d.]+", out), method
+    told = re.search(r"the policy returns (-?[\d.]+), the dataset (-?[\d.]+)\.", out)
     assert told
     data = load_dataset("tank.csv")
     assert float(told[2]) == pytest.approx(data.episode_returns().mean(), abs=0.006)
     again = left["play"](lambda obs, rng: left["policy"](obs), days=2000, seed=1)
     assert float(told[1]) == pytest.approx(left["mean_return"](again), abs=0.006)
     (run,) = map(Run, Path("runs").iterdir())
-    assert "score" not in run.result  # nobody can know it
-    assert "imagined_return" in run.result
+    assert "score" not in run.result  # unknown without a simulator
+    assert "model_return" in run.result
     assert (run.result["termination"], run.result["reward"]) == ("learned", "learned")
     assert main(["evaluate", str(run.path)]) == 2
     assert "simulator" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A small grid through the command line: BC on liquidation, long enough to be killed in its middle."""
+"""A small grid through the command line: BC on liquidation, long enough to be killed while it runs."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ def start(out: Path, *more: object, grid: list[str] | None = None) -> subprocess
 
 
 def finish(process: subprocess.Popen[str], timeout: float = 300) -> tuple[int, str, str]:
-    said, complained = process.communicate(timeout=timeout)
-    return process.returncode, said, complained
+    output, errors = process.communicate(timeout=timeout)
+    return process.returncode, output, errors
 
 
-def wait_for(what: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
-    """What it gives once it is true; the grid must not end before."""
+def wait_for(condition: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
+    """The first true value of `condition`; the grid must not end before."""
     until = time.monotonic() + 240
     while time.monotonic() < until:
-        if found := what():
-            return found
+        if value := condition():
+            return value
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.05)
-    raise AssertionError("it never came to that")
+    raise AssertionError("the condition never became true")
 
 
 def checkpointed(out: Path) -> list[Path]:
-    """Runs in their middle: begun, saved once, not finished."""
+    """Runs that have a checkpoint and are not finished."""
     runs = [path.parents[1] for path in out.glob("runs/*/*/*/checkpoints/[0-9]*.safetensors")]
     return [run for run in dict.fromkeys(runs) if not (run / "result.json").exists()]
 
 
 def outcome(out: Path) -> dict[str, Any]:
-    """Scores and the bits of the policies, which must not depend on where and how often the grid was begun."""
+    """Scores and the bits of the policies, which must not depend on where and how often the grid was started."""
     results = json.loads((out / "table2" / "results.json").read_text())
     scores = {record["seed"]: record["result"]["score"] for record in results["records"]}
     policies = {path.parent.name: path.read_bytes() for path in out.glob("runs/*/*/*/policy.safetensors")}

@@ -1,4 +1,4 @@
-"""The scheduler by itself: what starts when, what is tried again, what is reported."""
+"""The scheduler by itself: which job starts when, which is retried, what is reported."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pspo.core.errors import UserError
 from pspo.experiments import jobs as module
-from pspo.experiments.jobs import TRIES, Ended, Job, Watch, run_jobs, started
+from pspo.experiments.jobs import MAX_TRIES, Job, JobListener, Outcome, RunsFailed, execute, run_jobs, started
+from pspo.training import train as training
+from pspo.training.request import TrainRequest
 
 
 @pytest.fixture(autouse=True)
@@ -17,99 +20,107 @@ def no_waiting(monkeypatch):
 
 
 class Scripted:
-    """A backend without processes: each job has a list of endings, one per try, and takes some looks to reach it."""
+    """A backend without processes: each job has a list of outcomes, one per try, and takes some polls to reach it."""
 
-    def __init__(self, at_once: int, endings: dict[str, list[Ended]] | None = None, looks: int = 1) -> None:
-        self.at_once, self.endings, self.looks = at_once, endings or {}, looks
+    remote = False
+
+    def __init__(self, at_once: int, outcomes: dict[str, list[Outcome]] | None = None, polls: int = 1) -> None:
+        self.at_once, self.outcomes, self.polls = at_once, outcomes or {}, polls
         self.log: list[str] = []
         self.most = 0
         self.working: set[int] = set()
         self.on_start: Callable[[Job], None] = lambda job: None
 
-    def room(self, running: int) -> bool:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def has_room(self, running: int) -> bool:
         return running < self.at_once
 
     def start(self, job: Job) -> list:
         self.log.append(job.name)
         self.on_start(job)
-        handle = [job, self.looks]
+        handle = [job, self.polls]
         self.working.add(id(handle))
         self.most = max(self.most, len(self.working))
         return handle
 
-    def ended(self, handle: list) -> Ended | None:
+    def poll(self, handle: list) -> Outcome | None:
         handle[1] -= 1
         if handle[1] > 0:
             return None
         self.working.discard(id(handle))
         job = handle[0]
-        end = self.endings.get(job.name, [Ended(0)]).pop(0)
-        if end.code == 0:
+        outcome = self.outcomes.get(job.name, [Outcome(0)]).pop(0)
+        if outcome.code == 0:
             job.run.mkdir(parents=True, exist_ok=True)
             (job.run / "result.json").write_text("{}")
-        return end
+        return outcome
 
     def stop(self, handle: list) -> None:
         self.log.append(f"stopped {handle[0].name}")
 
 
-def made(tmp_path: Path, *names: str, models: str = "") -> list[Job]:
-    return [Job(name, tmp_path / name, ["train", "liquidation"], models=models) for name in names]
+def make_jobs(tmp_path: Path, *names: str, models: str = "") -> list[Job]:
+    return [Job(name, TrainRequest("liquidation"), tmp_path / name, models=models) for name in names]
 
 
-def test_all_jobs_run_in_order_and_no_more_at_once_than_there_is_room(tmp_path):
-    backend = Scripted(2, looks=3)
-    assert run_jobs(made(tmp_path, *"abcde"), backend) == {}
+def test_jobs_run_in_order_and_no_more_at_once_than_there_is_room(tmp_path):
+    backend = Scripted(2, polls=3)
+    assert run_jobs(make_jobs(tmp_path, *"abcde"), backend) == {}
     assert backend.log == list("abcde")
     assert backend.most == 2
 
 
 def test_finished_jobs_are_not_run_again(tmp_path):
-    jobs = made(tmp_path, *"abc")
+    jobs = make_jobs(tmp_path, *"abc")
     run_jobs(jobs[:2], Scripted(1))
     backend = Scripted(1)
     run_jobs(jobs, backend)
     assert backend.log == ["c"]
 
 
-def test_a_failure_is_reported_and_the_rest_goes_on(tmp_path):
-    backend = Scripted(1, {"b": [Ended(2, "the data are damaged")]})
-    said = []
-    failed = run_jobs(made(tmp_path, *"abc"), backend, Watch(ended=lambda job, why: said.append((job.name, why))))
+def test_a_failure_is_reported_and_the_other_jobs_run(tmp_path):
+    backend = Scripted(1, {"b": [Outcome(2, "the data are damaged")]})
+    ended = []
+    failed = run_jobs(
+        make_jobs(tmp_path, *"abc"), backend, JobListener(ended=lambda job, why: ended.append((job.name, why)))
+    )
     assert failed == {"b": "the data are damaged"}
-    assert said == [("a", ""), ("b", "the data are damaged"), ("c", "")]
-    assert backend.log == list("abc")  # what a job says is wrong with it is not tried again
+    assert ended == [("a", ""), ("b", "the data are damaged"), ("c", "")]
+    assert backend.log == list("abc")  # a job that reports an error is not retried
 
 
-def test_a_failure_ends_the_rest_where_that_is_wanted(tmp_path):
-    backend = Scripted(1, {"b": [Ended(2, "no")]})
-    assert run_jobs(made(tmp_path, *"abc"), backend, stop_at_failure=True) == {"b": "no"}
+def test_a_failure_keeps_other_jobs_from_starting_where_that_is_wanted(tmp_path):
+    backend = Scripted(1, {"b": [Outcome(2, "no")]})
+    assert run_jobs(make_jobs(tmp_path, *"abc"), backend, stop_at_failure=True) == {"b": "no"}
     assert backend.log == ["a", "b"]
 
 
-def test_a_job_whose_worker_dies_is_taken_up_again_and_not_for_ever(tmp_path):
-    backend = Scripted(1, {"a": [Ended(-9), Ended(0)], "b": [Ended(-9, "killed")] * TRIES})
+def test_a_job_whose_worker_is_killed_is_retried_but_not_forever(tmp_path):
+    backend = Scripted(1, {"a": [Outcome(-9), Outcome(0)], "b": [Outcome(-9, "killed")] * MAX_TRIES})
     again = []
-    failed = run_jobs(made(tmp_path, *"ab"), backend, Watch(again=lambda job, why: again.append(job.name)))
+    failed = run_jobs(make_jobs(tmp_path, *"ab"), backend, JobListener(retried=lambda job, why: again.append(job.name)))
     assert failed == {"b": "killed"}
-    assert backend.log == ["a", "a"] + ["b"] * TRIES
-    assert again == ["a"] + ["b"] * (TRIES - 1)
+    assert backend.log == ["a", "a"] + ["b"] * MAX_TRIES
+    assert again == ["a"] + ["b"] * (MAX_TRIES - 1)
 
 
-def test_a_worker_that_ends_well_without_a_result_has_failed(tmp_path):
+def test_a_worker_that_reports_success_without_a_result_has_failed(tmp_path):
     class Liar(Scripted):
-        def ended(self, handle: list) -> Ended | None:
-            return Ended(0)
+        def poll(self, handle: list) -> Outcome | None:
+            return Outcome(0)
 
-    assert "said nothing" in run_jobs(made(tmp_path, "a"), Liar(1))["a"]
+    assert "no message" in run_jobs(make_jobs(tmp_path, "a"), Liar(1))["a"]
 
 
-def test_nobody_waits_for_models_that_another_job_is_fitting(tmp_path):
-    """While a's models are being fitted, b, which needs the same, stands back and c goes first."""
-    a, b = made(tmp_path, *"ab", models="hopper's")
-    (c,) = made(tmp_path, "c", models="other")
-    (d,) = made(tmp_path, "d")
-    backend = Scripted(2, looks=2)
+def test_no_job_occupies_a_core_to_wait_for_models_of_another(tmp_path):
+    """While a fits its models, b, which needs the same, is not started: c is first."""
+    a, b = make_jobs(tmp_path, *"ab", models="hopper's")
+    (c,) = make_jobs(tmp_path, "c", models="other")
+    (d,) = make_jobs(tmp_path, "d")
+    backend = Scripted(2, polls=2)
     together = []
 
     def note(job: Job) -> None:
@@ -122,9 +133,9 @@ def test_nobody_waits_for_models_that_another_job_is_fitting(tmp_path):
     assert sorted(together) == list("abcd")
 
 
-def test_models_that_are_there_hold_nobody_back(tmp_path):
-    a, b = made(tmp_path, *"ab", models="hopper's")
-    backend = Scripted(2, looks=3)
+def test_fitted_models_delay_no_job(tmp_path):
+    a, b = make_jobs(tmp_path, *"ab", models="hopper's")
+    backend = Scripted(2, polls=3)
 
     def fitted(job: Job) -> None:
         job.run.mkdir(parents=True, exist_ok=True)
@@ -136,20 +147,28 @@ def test_models_that_are_there_hold_nobody_back(tmp_path):
 
 
 def test_an_interrupt_stops_the_workers(tmp_path):
-    backend = Scripted(2, looks=10)
+    backend = Scripted(2, polls=10)
 
     def interrupted(job: Job) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_jobs(made(tmp_path, *"ab"), backend, Watch(working=interrupted))
+        run_jobs(make_jobs(tmp_path, *"ab"), backend, JobListener(running=interrupted))
     assert backend.log == ["a", "b", "stopped a", "stopped b"]
 
 
-def test_words_train_anew_resume_or_sweep_what_a_kill_left(tmp_path):
-    (job,) = made(tmp_path, "a")
-    assert job.words()[:2] == ["train", "liquidation"]
-    assert job.words()[2:4] == ["--out", str(job.run)]
+@pytest.fixture
+def calls(monkeypatch) -> list[tuple]:
+    """Calls of train and resume, which do nothing."""
+    seen: list[tuple] = []
+    monkeypatch.setattr(training, "train", lambda dataset, *_, out, **more: seen.append(("train", dataset, out)))
+    monkeypatch.setattr(training, "resume", lambda run, **_: seen.append(("resume", run)))
+    return seen
+
+
+def test_a_job_is_trained_resumed_or_started_over_after_an_early_kill(tmp_path, calls):
+    (job,) = make_jobs(tmp_path, "a")
+    assert execute(job) == Outcome(0)
     job.run.mkdir()
     (job.run / "config.json").write_text("{}")  # killed between the first file and the second
     assert not started(job.run)
@@ -157,5 +176,41 @@ def test_words_train_anew_resume_or_sweep_what_a_kill_left(tmp_path):
     job.run.mkdir()
     for name in ("config", "manifest"):
         (job.run / f"{name}.json").write_text("{}")
-    assert job.words()[:2] == ["resume", str(job.run)]
+    assert execute(job) == Outcome(0)
+    assert calls == [("train", "liquidation", job.run), ("resume", job.run)]
     assert job.run.exists()
+
+
+def test_expected_errors_become_outcomes_and_bugs_keep_their_traceback(tmp_path, monkeypatch):
+    (job,) = make_jobs(tmp_path, "a")
+    problems = {
+        UserError("no"): Outcome(2, "no"),
+        OSError(28, "full", "x"): Outcome(2, "cannot read or write x: full."),
+    }
+    for problem, outcome in problems.items():
+        monkeypatch.setattr(training, "train", raising(problem))
+        assert execute(job) == outcome
+    monkeypatch.setattr(training, "train", raising(ZeroDivisionError()))
+    with pytest.raises(ZeroDivisionError):
+        execute(job)
+
+
+def raising(problem: BaseException) -> Callable:
+    def train(*_: object, **__: object) -> None:
+        raise problem
+
+    return train
+
+
+def test_a_job_survives_the_way_to_its_worker(tmp_path):
+    settings = {"steps": 5, "posterior": "uniform", "reference_term": False, "beta": float("inf")}
+    request = TrainRequest("log.csv", "bc", "smoke", 3, settings, {"obs": "x*,y", "action": ["u"]}, "hopper", 7)
+    job = Job("a b", request, tmp_path / "a b", 2, tensorboard=True, models='["x"]')
+    assert Job.from_json(job.to_json()) == job
+    assert request.columns == {"obs": ["x*", "y"], "action": ["u"]}
+
+
+def test_the_error_of_several_runs_names_the_first_and_carries_all():
+    problem = RunsFailed({"seed 1": "no data.", "seed 2": "no data."}, results="the others")
+    assert str(problem) == "2 runs failed, first seed 1: no data."
+    assert (len(problem.failures), problem.results) == (2, "the others")

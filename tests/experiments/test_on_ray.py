@@ -1,4 +1,4 @@
-"""Ray: a grid on two workers, one of them killed in its middle, ends with the numbers of the local backend."""
+"""Ray: a grid on two workers, one of them killed while it runs, ends with the numbers of the local backend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'pspo[ray]'
 
 
 def workers_of(job: str) -> list[int]:
-    """Processes of Ray that work on a task of that name."""
+    """Processes of Ray that run a task of that name."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -29,40 +29,40 @@ def workers_of(job: str) -> list[int]:
 
 @pytest.mark.slow  # half a minute, most of it Ray's own
 @pytest.mark.skipif(not Path("/proc").exists(), reason="workers are found through /proc")
-def test_a_killed_worker_loses_nothing_and_numbers_are_those_of_the_local_backend(tmp_path: Path):
+def test_a_killed_ray_worker_changes_no_number(tmp_path: Path):
     local, on_ray = tmp_path / "local", tmp_path / "ray"
-    code, _, complained = finish(start(local))
-    assert code == 0, complained
+    code, _, errors = finish(start(local))
+    assert code == 0, errors
     process = start(on_ray, "--backend", "ray")
     try:
         (run, *_) = wait_for(lambda: checkpointed(on_ray), process)
         (worker, *_) = workers_of(f"liquidation bc {run.name.replace('-', ' ')}")
         os.kill(worker, signal.SIGKILL)
         assert not (run / "result.json").exists()
-        code, _, complained = finish(process)
+        code, _, errors = finish(process)
     finally:
         process.kill()
-    assert code == 0, complained
+    assert code == 0, errors
     assert outcome(on_ray) == outcome(local)
 
 
-def test_no_cluster_at_the_address_is_one_sentence(tmp_path: Path, capsys):
+def test_an_address_without_a_cluster_is_one_sentence(tmp_path: Path, capsys):
     words = ["experiment", "table2", "--methods", "bc", "--backend", "ray", "--address", "127.0.0.1:1"]
     assert main([*words, "--out", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr().err.strip()
-    assert "no Ray cluster answers at 127.0.0.1:1" in said
-    assert len(said.splitlines()) == 1
+    error = capsys.readouterr().err.strip()
+    assert "no Ray cluster answers at 127.0.0.1:1" in error
+    assert len(error.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
-def test_a_cluster_that_is_there_already_is_used_and_left_running(tmp_path: Path):
+def test_an_existing_cluster_is_used_and_left_running(tmp_path: Path):
     ray = pytest.importorskip("ray")
     cluster = ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         words = ["--backend", "ray", "--address", cluster.address_info["gcs_address"], "--memory", "0.5"]
-        code, _, complained = finish(start(tmp_path, *words))
-        assert code == 0, complained
+        code, _, errors = finish(start(tmp_path, *words))
+        assert code == 0, errors
         assert len(outcome(tmp_path)["policies"]) == 2
         assert ray.is_initialized()
         assert ray.cluster_resources()["CPU"] == 2

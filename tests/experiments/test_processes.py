@@ -1,4 +1,4 @@
-"""Workers are processes with cores of their own that do not outlive the one who started them."""
+"""Workers are processes with their own cores that end when their parent does."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from pathlib import Path
 
 import pytest
 
-from pspo.experiments.backends.processes import Processes, last_line
-from pspo.experiments.jobs import Ended, Job
+from pspo.experiments.backends.processes import ProcessBackend, last_line
+from pspo.experiments.jobs import Job, Outcome
+from pspo.training.request import TrainRequest
 
 
-def wait(backend: Processes, worker) -> Ended:
+def wait(backend: ProcessBackend, worker) -> Outcome:
     until = time.monotonic() + 60
     while time.monotonic() < until:
-        if end := backend.ended(worker):
-            return end
+        if outcome := backend.poll(worker):
+            return outcome
         time.sleep(0.05)
     raise AssertionError("the worker never ended")
 
 
-def test_what_a_worker_says_last_is_what_went_wrong(tmp_path: Path):
-    backend = Processes()
-    end = wait(backend, backend.start(Job("a", tmp_path / "a", ["train", "liquidatoin"])))
-    assert end.code == 2
-    assert not end.died
-    assert "did you mean 'liquidation'" in end.said
-    assert not end.said.startswith("pspo:")
+def test_a_worker_reports_its_error_in_one_sentence(tmp_path: Path):
+    backend = ProcessBackend()
+    outcome = wait(backend, backend.start(Job("a", TrainRequest("liquidatoin"), tmp_path / "a")))
+    assert outcome.code == 2
+    assert not outcome.killed
+    assert outcome.message.endswith("unknown dataset 'liquidatoin': did you mean 'liquidation'?")
     assert not (tmp_path / "a").exists()
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system pins nothing")
-def test_workers_are_pinned_to_different_cores_and_give_them_back(tmp_path: Path):
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system cannot pin")
+def test_workers_are_pinned_to_different_cores_and_release_them(tmp_path: Path):
     everything = sorted(os.sched_getaffinity(0))
     if len(everything) < 2:
         pytest.skip("one core cannot be shared out")
-    backend = Processes()
-    jobs = [Job(name, tmp_path / name, ["train", "liquidation"]) for name in "ab"]
+    backend = ProcessBackend()
+    jobs = [Job(name, TrainRequest("liquidation"), tmp_path / name) for name in "ab"]
     workers = [backend.start(job) for job in jobs]
     try:
         assert [len(worker.cores) for worker in workers] == [1, 1]
@@ -55,18 +55,19 @@ def test_workers_are_pinned_to_different_cores_and_give_them_back(tmp_path: Path
     assert backend.free == everything
 
 
-def test_a_killed_worker_has_died_and_not_failed(tmp_path: Path):
-    backend = Processes()
-    worker = backend.start(Job("a", tmp_path / "a", ["train", "liquidation"]))
+def test_a_killed_worker_is_not_taken_for_a_failed_one(tmp_path: Path):
+    backend = ProcessBackend()
+    worker = backend.start(Job("a", TrainRequest("liquidation"), tmp_path / "a"))
     worker.process.kill()
-    assert wait(backend, worker).died
+    assert wait(backend, worker).killed
 
 
 def test_workers_end_when_their_parent_is_killed(tmp_path: Path):
     code = (
         "import sys, time; from pathlib import Path; from pspo.experiments.jobs import Job;"
-        "from pspo.experiments.backends.processes import Processes;"
-        "w = Processes().start(Job('a', Path(sys.argv[1]), ['train', 'liquidation', '--preset', 'paper']));"
+        "from pspo.experiments.backends.processes import ProcessBackend;"
+        "from pspo.training.request import TrainRequest;"
+        "w = ProcessBackend().start(Job('a', TrainRequest('liquidation', preset='paper'), Path(sys.argv[1])));"
         "print(w.process.pid, flush=True); time.sleep(600)"
     )
     words = [sys.executable, "-c", code, str(tmp_path / "a")]
@@ -89,5 +90,19 @@ def alive(pid: int) -> bool:
 
 
 def test_last_line():
-    assert last_line("pspo: one\n\npspo: two\n\n") == "two"
+    assert last_line("Traceback\n\nKeyError: two\n\n") == "KeyError: two"
     assert last_line("  \n") == ""
+
+
+def test_a_worker_crash_is_reported_by_the_last_line_of_its_traceback(tmp_path: Path, monkeypatch):
+    """A bug in training is no error of the user: the worker dies with a traceback and exit code 1."""
+    monkeypatch.setattr(Job, "to_json", lambda job: "{}")
+    backend = ProcessBackend()
+    outcome = wait(backend, backend.start(Job("a", TrainRequest("liquidation"), tmp_path / "a")))
+    assert (outcome.code, outcome.message) == (1, "KeyError: 'request'")
+
+
+def test_a_worker_sets_its_threads_before_jax_is_imported():
+    code = "import sys, pspo.experiments.backends.processes, pspo.experiments.backends.ray; print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr

@@ -18,7 +18,7 @@ DATASETS = ("liquidation", "hopper-random")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> Path:
-    """What a random policy does on hopper."""
+    """Hopper, recorded with a random policy."""
     folder = tmp_path_factory.mktemp("data")
     words = ["collect", "hopper-random", "--transitions", "3000", "--out", str(folder / "hopper-random.hdf5")]
     assert main([*words, "--quiet"]) == 0
@@ -27,7 +27,7 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory) -> Path:
-    """One folder for all: what two experiments have in common is run once."""
+    """One folder for all: experiments share their runs."""
     return tmp_path_factory.mktemp("experiments")
 
 
@@ -37,8 +37,8 @@ def test_an_experiment_runs_from_data_to_page(name: str, data: Path, out: Path):
     if name != "overhead":
         words += ["--seeds", "2", "--episodes", "3", "--data", str(data), "--datasets"]
         words += ["liquidation"] if name == "table2" else DATASETS
-    code, said, complained = finish(start(out, grid=words), timeout=1500)
-    assert code == 0, complained
+    code, output, errors = finish(start(out, grid=words), timeout=1500)
+    assert code == 0, errors
     results = records.load(out / name)
     assert results.methods.keys() == set(EXPERIMENTS[name].methods)
     assert not results.missing()
@@ -50,4 +50,4 @@ def test_an_experiment_runs_from_data_to_page(name: str, data: Path, out: Path):
     for file in ("report.html", "table.md", "table.tex"):
         text = (out / name / file).read_text()
         assert all(label in text for label in results.methods.values())
-    assert str(out / name / "report.html") in said
+    assert str(out / name / "report.html") in output

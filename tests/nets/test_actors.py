@@ -87,7 +87,7 @@ def test_a_sample_knows_its_own_density() -> None:
     np.testing.assert_allclose(log_prob(policy, features, action)[inside], density[inside], rtol=1e-3, atol=5e-3)
 
 
-def test_spreads_are_clipped_where_they_are_used() -> None:
+def test_standard_deviations_are_clipped() -> None:
     policy = TanhGaussian(constant(0.0, 0.0, -40.0, 40.0))
     _, log_std = policy.moments(jnp.zeros(OBS))
     np.testing.assert_array_equal(log_std, [-5.0, 2.0])
@@ -95,7 +95,7 @@ def test_spreads_are_clipped_where_they_are_used() -> None:
     np.testing.assert_array_equal(narrow.moments(jnp.zeros(OBS))[1], [-20.0, 0.0])
 
 
-def test_a_soft_clamp_keeps_spreads_inside_with_gradients_everywhere_and_in_the_numpy_twin(tmp_path: Path) -> None:
+def test_a_soft_clamp_bounds_the_std_and_has_gradients_everywhere(tmp_path: Path) -> None:
     """max - softplus(max - x), then min + softplus(x - min); files that do not say it have the hard one."""
     raw = np.array([-9.0, -3.9, -1.0, 1.9, 6.0])
     inside = 2.0 - np.log1p(np.exp(2.0 - raw))
@@ -166,7 +166,7 @@ def test_actions_at_the_bounds_have_finite_densities_and_slopes(mean: float, act
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_given_action_is_judged_by_a_mean_of_at_most_nine_which_no_gradient_pushes_back(sign: float) -> None:
+def test_the_density_of_an_action_clips_the_mean_at_nine_without_gradient(sign: float) -> None:
     """Only there: what is drawn is drawn around the mean itself."""
     action, std = np.array([0.3, -0.6], np.float32), np.exp(0.5)
     density, slope = given_density(f32([sign * 30.0, 0.2, 0.5, 0.5]), f32(action))
@@ -189,15 +189,15 @@ def test_the_density_of_a_clipped_gaussian_is_summed_over_the_columns() -> None:
     mean = np.tanh(net_by_hand(policy.net, features))
     spread = np.diag(np.exp(2.0 * np.array([-0.5, 0.3])))
     by_hand = [scipy.stats.multivariate_normal(m, spread).logpdf(a) for m, a in zip(mean, action, strict=True)]
-    found = log_prob(policy, features, action)
-    assert found.shape == (6,)
-    np.testing.assert_allclose(found, by_hand, rtol=1e-4, atol=1e-5)
+    result = log_prob(policy, features, action)
+    assert result.shape == (6,)
+    np.testing.assert_allclose(result, by_hand, rtol=1e-4, atol=1e-5)
     wild = ClippedGaussian(policy.net, f32([-40.0, 40.0]))
     by_hand = scipy.stats.norm.logpdf(action, mean, np.exp([-5.0, 2.0])).sum(axis=1)
     np.testing.assert_allclose(log_prob(wild, features, action), by_hand, rtol=1e-3)
 
 
-def test_the_density_of_a_linear_gaussian_is_that_of_what_was_drawn_before_the_clip() -> None:
+def test_the_density_of_a_linear_gaussian_is_that_before_the_clip() -> None:
     policy = LinearGaussian(made_mlp([OBS, HIDDEN, ACT]), f32([-0.5, 0.3]))
     features, drawn = some_features(6), np.random.default_rng(1).normal(scale=2.0, size=(6, ACT)).astype(np.float32)
     assert np.abs(drawn).max() > 1.0
@@ -258,10 +258,10 @@ def test_the_cases_are_all_kinds() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_numpy_policy_acts_like_the_network(kind: str) -> None:
     policy, (expected, _) = from_network(made_network(kind), NORM, {}), acted(kind)
-    found = policy(RAW)
-    assert (found.shape, found.dtype) == ((6, ACT), np.float32)
+    result = policy(RAW)
+    assert (result.shape, result.dtype) == ((6, ACT), np.float32)
     assert expected.std(axis=0).min() > 0.01  # the network does something
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(result, expected, atol=1e-5)
     np.testing.assert_allclose(policy(RAW[3]), expected[3], atol=1e-5)
     np.testing.assert_allclose(policy(RAW.reshape(2, 3, OBS)), expected.reshape(2, 3, ACT), atol=1e-5)
 
@@ -303,7 +303,7 @@ def test_a_policy_file_brings_everything_back(kind: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_samples_are_inside_the_bounds_and_spread_like_the_networks_own(kind: str) -> None:
+def test_samples_are_inside_the_bounds_with_the_networks_std(kind: str) -> None:
     plain, expected = acted(kind)
     policy = from_network(made_network(kind), NORM, {})
     drawn = policy.sample(np.broadcast_to(RAW, (DRAWS, *RAW.shape)), np.random.default_rng(0))
@@ -330,8 +330,8 @@ def test_samples_have_the_moments_of_their_distribution(kind: str) -> None:
     weight = weight / weight.sum()
     out = net_by_hand(network.net, x)
     if kind in ("clipped-gaussian", "linear-gaussian"):
-        centre = np.tanh(out) if kind == "clipped-gaussian" else out
-        unit = np.clip(centre[..., None] + np.exp([[-0.7], [0.1]]) * node, -1.0, 1.0)
+        means = np.tanh(out) if kind == "clipped-gaussian" else out
+        unit = np.clip(means[..., None] + np.exp([[-0.7], [0.1]]) * node, -1.0, 1.0)
     else:
         mean, log_std = out[:, :ACT], np.clip(out[:, ACT:], -1.0, 0.2)
         unit = np.tanh(mean[..., None] + np.exp(log_std)[..., None] * node)
@@ -342,7 +342,7 @@ def test_samples_have_the_moments_of_their_distribution(kind: str) -> None:
     np.testing.assert_allclose(drawn.std(axis=0), std, atol=0.04)
 
 
-def test_a_compiled_mixture_samples_many_rows_as_it_does_uncompiled() -> None:
+def test_a_compiled_mixture_samples_large_batches_correctly() -> None:
     """One draw for each of 2500 rows of two columns: with one-hot vectors it came out wrong from 4096 numbers on."""
     network, features = made_network("mixture"), some_features(2500)
     compiled = jax.jit(lambda network, key: network.unit_action(features, key))(network, jax.random.PRNGKey(0))
@@ -351,15 +351,18 @@ def test_a_compiled_mixture_samples_many_rows_as_it_does_uncompiled() -> None:
     np.testing.assert_allclose(compiled, np.clip(1.02 * np.tanh(plain), -1.0, 1.0), atol=1e-4)
 
 
-def test_a_perturbed_policy_stays_within_reach_of_what_it_imitates() -> None:
+def test_a_perturbed_policy_stays_within_reach_of_the_decoded_action() -> None:
     """And its latents within a half: at most as far as the decoder has seen."""
     network, x = made_network("perturbed"), (RAW - NORM.obs_mean) / NORM.obs_std
     corners = np.stack(np.meshgrid(*[np.linspace(-0.5, 0.5, 21)] * 3, indexing="ij"), axis=-1).reshape(-1, 1, 3)
     wide = np.concatenate([np.broadcast_to(x, (len(corners), *x.shape)), np.broadcast_to(corners, (9261, 6, 3))], -1)
     imitated = np.tanh(net_by_hand(network.decoder, wide))
     low, high = imitated.min(axis=0) - 0.25, imitated.max(axis=0) + 0.25
-    twin = from_network(network, NORM, {})
-    for drawn in (acted("perturbed")[1], twin.sample(np.broadcast_to(RAW, (500, 6, OBS)), np.random.default_rng(0))):
+    in_numpy = from_network(network, NORM, {})
+    for drawn in (
+        acted("perturbed")[1],
+        in_numpy.sample(np.broadcast_to(RAW, (500, 6, OBS)), np.random.default_rng(0)),
+    ):
         unit = (drawn - LOW) / (HIGH - LOW) * 2.0 - 1.0
         assert np.all(unit >= low - 1e-3)
         assert np.all(unit <= high + 1e-3)

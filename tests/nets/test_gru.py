@@ -41,14 +41,14 @@ def test_every_layer_is_the_published_cell_on_the_output_of_the_one_below() -> N
     net = GRU([f32(3, 12), f32(4, 12)], [f32(12), f32(12)], [f32(4, 12), f32(4, 12)], [f32(12), f32(12)])
     assert (net.depth, net.units) == (2, 4)
     hidden, x = [f32(5, 4), f32(5, 4)], f32(5, 3)
-    found = jax.jit(lambda h, x: net.step(h, x))(hidden, x)
+    result = jax.jit(lambda h, x: net.step(h, x))(hidden, x)
     first = cell_by_hand(net, 0, doubled(hidden[0]), doubled(x))
     second = cell_by_hand(net, 1, doubled(hidden[1]), first)
-    for now, expected in zip(found, (first, second), strict=True):
+    for now, expected in zip(result, (first, second), strict=True):
         np.testing.assert_allclose(now, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_fresh_one_is_drawn_within_one_over_root_units_and_no_two_parts_alike() -> None:
+def test_a_new_gru_has_different_parameters_within_one_over_root_units() -> None:
     net = jax.jit(gru, static_argnums=(1, 2, 3))(jax.random.PRNGKey(0), 3, 16, 2)
     assert [w.shape for w in net.input_weights] == [(3, 48), (16, 48)]
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(net)]
@@ -56,7 +56,7 @@ def test_a_fresh_one_is_drawn_within_one_over_root_units_and_no_two_parts_alike(
     assert len({leaf.ravel()[:40].tobytes() for leaf in leaves}) == len(leaves) == 8
 
 
-def test_a_residual_block_normalises_what_it_has_added() -> None:
+def test_a_residual_block_normalises_the_sum() -> None:
     net = ResidualBlocks([f32(4, 4), f32(4, 4)], [f32(4), f32(4)], [f32(4), f32(4)], [f32(4), f32(4)])
     x = f32(6, 4)
     y = doubled(x)
@@ -65,15 +65,15 @@ def test_a_residual_block_normalises_what_it_has_added() -> None:
         y = y + inside * sigmoid(inside)
         y = (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + 1e-6)
         y = y * doubled(net.scales[i]) + doubled(net.shifts[i])
-    found = jax.jit(lambda x: net(x, 0.5))(x)  # without a key nothing is dropped
-    np.testing.assert_allclose(found, y, rtol=1e-4, atol=1e-5)
+    result = jax.jit(lambda x: net(x, 0.5))(x)  # without a key nothing is dropped
+    np.testing.assert_allclose(result, y, rtol=1e-4, atol=1e-5)
 
 
 def test_dropout_keeps_the_expectation_and_drops_its_share() -> None:
     x = jnp.ones((200, 100))
-    found = np.asarray(dropped(x, 0.2, jax.random.PRNGKey(1)))
-    assert set(np.unique(found).tolist()) == {0.0, 1.25}
-    assert (found == 0.0).mean() == pytest.approx(0.2, abs=0.01)
+    result = np.asarray(dropped(x, 0.2, jax.random.PRNGKey(1)))
+    assert set(np.unique(result).tolist()) == {0.0, 1.25}
+    assert (result == 0.0).mean() == pytest.approx(0.2, abs=0.01)
 
 
 def test_every_block_drops_other_units() -> None:

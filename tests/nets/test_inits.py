@@ -1,4 +1,4 @@
-"""How networks start: the weights and biases that each public code begins with."""
+"""Initial weights and biases, as in the code of the published algorithms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = [30, 40, 20, 10]
 
 
 @cache
-def fresh() -> dict[str, MLP]:
+def new_networks() -> dict[str, MLP]:
     """One of each, by one program; and a stack."""
 
     def make(key: Any) -> dict[str, MLP]:
@@ -33,40 +33,40 @@ def assert_uniform_within(array: np.ndarray, reach: float) -> None:
         assert array.std() == pytest.approx(reach / np.sqrt(3.0), rel=0.1)
 
 
-def test_the_names_of_starts_are_known() -> None:
+def test_the_names_of_initialisations_are_known() -> None:
     assert set(INITS) == {"torch", "orthogonal", "keras", "rlkit-critic", "rlkit-actor"}
 
 
-def test_pytorchs_start_is_uniform_within_one_over_the_root_of_the_fan_in() -> None:
-    net = fresh()["torch"]
+def test_pytorchs_weights_are_uniform_within_one_over_root_fan_in() -> None:
+    net = new_networks()["torch"]
     for fan_in, w, b in zip(SIZES[:-1], net.weights, net.biases, strict=True):
         assert_uniform_within(w, fan_in**-0.5)
         assert_uniform_within(b, fan_in**-0.5)
 
 
-def test_an_orthogonal_start_doubles_squared_lengths_in_every_layer() -> None:
-    net = fresh()["orthogonal"]
+def test_orthogonal_weights_double_squared_lengths_in_every_layer() -> None:
+    net = new_networks()["orthogonal"]
     for w, b in zip(net.weights, net.biases, strict=True):
         gram = w.T @ w if w.shape[0] >= w.shape[1] else w @ w.T
         np.testing.assert_allclose(gram, 2.0 * np.eye(min(w.shape)), atol=1e-5)
         np.testing.assert_array_equal(b, 0.0)
-    stack = fresh()["stack"]
+    stack = new_networks()["stack"]
     for w in stack.weights:
         for member in w:
             np.testing.assert_allclose(member.T @ member, 2.0 * np.eye(w.shape[-1]), atol=1e-5)
         assert not np.allclose(w[0], w[1])
 
 
-def test_kerass_start_has_weights_of_a_variance_between_both_fans_and_no_biases() -> None:
-    net = fresh()["keras"]
+def test_kerass_weights_have_glorots_variance_and_no_biases() -> None:
+    net = new_networks()["keras"]
     for w, b in zip(net.weights, net.biases, strict=True):
         assert_uniform_within(w, (6.0 / sum(w.shape)) ** 0.5)
         np.testing.assert_array_equal(b, 0.0)
 
 
 @pytest.mark.parametrize(("name", "reach"), [("rlkit-critic", 3e-3), ("rlkit-actor", 1e-3)])
-def test_rlkits_start_has_biases_of_a_tenth_and_a_last_layer_near_zero(name: str, reach: float) -> None:
-    net = fresh()[name]
+def test_rlkits_networks_have_biases_of_a_tenth_and_a_small_last_layer(name: str, reach: float) -> None:
+    net = new_networks()[name]
     for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
         assert_uniform_within(w, w.shape[1] ** -0.5)  # the fan-out, by its slip
         np.testing.assert_allclose(b, 0.1, rtol=1e-6)

@@ -43,7 +43,7 @@ log_prob = jax.jit(lambda mixture, x: mixture.log_prob(x))
 
 @given(seeds, st.sampled_from([(1, 1), (4, 2), (3, 3)]))
 @settings(max_examples=25, deadline=None)
-def test_the_density_is_the_weighed_sum_of_gaussians(seed, sizes) -> None:
+def test_the_density_is_the_weighted_sum_of_gaussians(seed, sizes) -> None:
     components, dim = sizes
     mixture = some_mixture(seed, 3, components, dim)
     weight, mean, std = as_numpy(mixture)
@@ -53,9 +53,9 @@ def test_the_density_is_the_weighed_sum_of_gaussians(seed, sizes) -> None:
         for k in range(components):
             gaussian = scipy.stats.multivariate_normal(mean[b, k], np.diag(std[b, k] ** 2))
             expected[:, b] += weight[b, k] * gaussian.pdf(x[:, b])
-    found = log_prob(mixture, x)
-    assert found.shape == (7, 3)
-    np.testing.assert_allclose(found, np.log(expected), rtol=1e-4, atol=1e-4)
+    result = log_prob(mixture, x)
+    assert result.shape == (7, 3)
+    np.testing.assert_allclose(result, np.log(expected), rtol=1e-4, atol=1e-4)
 
 
 def test_the_density_integrates_to_one() -> None:
@@ -116,7 +116,7 @@ def features(rows: int, scale: float = 1.0) -> np.ndarray:
     return scale * np.random.default_rng(0).normal(size=(rows, 3)).astype(np.float32)
 
 
-POLICY = mixture_policy(jax.random.PRNGKey(0), 3, 2, 8, 1, 4)  # a fresh one: 4 components over 2 actions
+POLICY = mixture_policy(jax.random.PRNGKey(0), 3, 2, 8, 1, 4)  # 4 components over 2 actions
 apply = jax.jit(lambda policy, x: policy(x))
 
 
@@ -143,7 +143,7 @@ def test_the_outputs_of_the_network_are_read_in_order() -> None:
     np.testing.assert_allclose(mixture.log_std, -2 + 3 * np.tanh(log_stds / 3), rtol=1e-4, atol=1e-5)
 
 
-def test_a_fresh_policy_covers_the_action_range() -> None:
+def test_a_new_policy_covers_the_action_range() -> None:
     mixture = apply(POLICY, features(50))
     means = np.asarray(mixture.mean).mean(axis=0)  # (4, 2)
     assert np.all(np.diff(means, axis=0) > 0.3)
@@ -159,7 +159,7 @@ def test_a_policy_is_a_tree_of_its_weights_only() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(seeds)
-def test_the_bound_of_the_divergence_is_exact_for_gaussians_and_above_it_for_mixtures(seed) -> None:
+def test_the_kl_bound_is_exact_for_gaussians_and_above_it_for_mixtures(seed) -> None:
     p, q = (some_mixture(seed + i, batch=1, components=1, dim=1) for i in range(2))
     (_, mean_p, std_p), (_, mean_q, std_q) = as_numpy(p), as_numpy(q)
     grid = np.linspace(-12.0, 12.0, 20_001)

@@ -52,7 +52,7 @@ def test_leading_axes_pass_through() -> None:
     np.testing.assert_allclose(net(x)[1, 3], net(x[1, 3]), rtol=1e-5, atol=1e-6)
 
 
-def test_fresh_weights_have_the_variance_of_one_over_fan_in() -> None:
+def test_new_weights_have_the_variance_of_one_over_fan_in() -> None:
     net = mlp(jax.random.PRNGKey(3), [64, 128, 32], last_scale=0.1)
     first, last = (np.asarray(w) for w in net.weights)
     assert first.var() == pytest.approx(1 / 64, rel=0.05)
@@ -61,7 +61,7 @@ def test_fresh_weights_have_the_variance_of_one_over_fan_in() -> None:
     assert all(np.all(np.asarray(b) == 0) for b in net.biases)
 
 
-def test_layers_and_members_start_apart() -> None:
+def test_layers_and_members_have_different_initial_weights() -> None:
     stack = mlp_stack(jax.random.PRNGKey(0), 3, [4, 4, 4])
     drawn = [np.asarray(w)[m].tobytes() for w in stack.weights for m in range(3)]
     assert len(set(drawn)) == 6
@@ -74,7 +74,7 @@ def test_a_moving_average_goes_part_of_the_way() -> None:
     np.testing.assert_array_equal(moving_average(target, online, 1.0)["a"], online["a"])
 
 
-def test_layer_norm_standardises_every_hidden_layer_of_every_row() -> None:
+def test_layer_norm_standardises_every_hidden_layer() -> None:
     net = mlp(jax.random.PRNGKey(0), [3, 8, 6, 2], layer_norm=True)
     x = np.random.default_rng(0).normal(size=(5, 3))
     h = x

@@ -1,4 +1,4 @@
-"""The critic of the distribution of returns: its formula and its fresh weights."""
+"""The critic of the distribution of returns: its formula and its initial weights."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def by_hand(critic: QuantileCritic, s: np.ndarray, a: np.ndarray, tau: float) ->
     return layer(critic.head, 1, np.maximum(layer(critic.head, 0, joint * level), 0.0)).item()
 
 
-def test_every_level_is_evaluated_for_every_row() -> None:
-    found = evaluate(CRITIC, f32(S), f32(A), f32(TAU))
+def test_every_level_is_evaluated_for_every_state() -> None:
+    result = evaluate(CRITIC, f32(S), f32(A), f32(TAU))
     expected = [[by_hand(CRITIC, s, a, tau) for s, a in zip(S, A, strict=True)] for tau in TAU]
-    assert found.shape == (len(TAU), BATCH)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert result.shape == (len(TAU), BATCH)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_cosines_begin_with_a_constant_and_alternate_at_the_highest_level() -> None:
-    found = np.asarray(cosines(f32([0.0, 0.5, 1.0])))
-    np.testing.assert_allclose(found[0], np.ones(16), atol=1e-5)
-    np.testing.assert_allclose(found[1], np.tile([1.0, 0.0, -1.0, 0.0], 4), atol=1e-5)
-    np.testing.assert_allclose(found[2], np.tile([1.0, -1.0], 8), atol=1e-5)
+    result = np.asarray(cosines(f32([0.0, 0.5, 1.0])))
+    np.testing.assert_allclose(result[0], np.ones(16), atol=1e-5)
+    np.testing.assert_allclose(result[1], np.tile([1.0, 0.0, -1.0, 0.0], 4), atol=1e-5)
+    np.testing.assert_allclose(result[2], np.tile([1.0, -1.0], 8), atol=1e-5)
 
 
-def test_a_fresh_critic_has_its_authors_shapes_and_weights() -> None:
+def test_a_new_critic_has_the_shapes_and_weights_of_its_authors() -> None:
     net = jax.jit(lambda key: quantile_critic(key, FEATURES, ACT, 256))(jax.random.PRNGKey(0))
     shapes = [[w.shape for w in part.weights] for part in (net.state, net.action, net.joint, net.level, net.head)]
     assert shapes == [[(FEATURES, 256)], [(ACT, 256)], [(512, 16)], [(16, 16)], [(16, 32), (32, 1)]]

@@ -1,4 +1,4 @@
-"""The VAE of the log's actions against its formulas, computed in double precision."""
+"""The VAE of the dataset's actions against its formulas, computed in double precision."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_loss_is_reconstruction_plus_half_the_divergence() -> None:
 
 
 @pytest.mark.parametrize("push", [-60.0, 60.0])
-def test_log_spreads_are_clipped_and_the_loss_stays_finite(push: float) -> None:
+def test_log_stds_are_clipped_and_the_loss_stays_finite(push: float) -> None:
     encoder = NET.encoder
     pushed = encoder.biases[-1] + push * f32(np.arange(2 * LATENT) >= LATENT)
     net = VAE(MLP(encoder.weights, [*encoder.biases[:-1], pushed], "relu"), NET.decoder)
@@ -74,11 +74,11 @@ def test_the_gradient_reaches_encoder_and_decoder_through_the_sampled_latent() -
 
 
 def test_a_decoded_action_is_the_tanh_of_the_decoder() -> None:
-    found = NET.decode(f32(S), f32(NOISE))
-    np.testing.assert_allclose(found, np.tanh(net_by_hand(NET.decoder, joined(S, NOISE))), atol=1e-6)
+    result = NET.decode(f32(S), f32(NOISE))
+    np.testing.assert_allclose(result, np.tanh(net_by_hand(NET.decoder, joined(S, NOISE))), atol=1e-6)
 
 
-def test_a_fresh_one_has_the_asked_shape_and_weights_within_one_over_the_root_of_the_fan_in() -> None:
+def test_a_new_vae_has_the_given_shape_and_pytorchs_weights() -> None:
     net = jax.jit(lambda key: vae(key, FEATURES, ACT, LATENT, width=7, depth=3))(jax.random.PRNGKey(0))
     sizes = {"encoder": [FEATURES + ACT, 7, 7, 7, 2 * LATENT], "decoder": [FEATURES + LATENT, 7, 7, 7, ACT]}
     assert net.latent_dim == LATENT

@@ -1,4 +1,4 @@
-"""Small policies of every kind, and what their networks say."""
+"""Small policies of every kind, their networks and their exports."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pspo.data.normalise import Normaliser, fit_normaliser
 from pspo.nets.actors import ClippedGaussian, Deterministic, LinearGaussian, Perturbed, TanhGaussian, act
 from pspo.nets.mlp import MLP
 from pspo.nets.policies import MixturePolicy
+from pspo.policies.onnx.export import input_contract
 from pspo.policies.onnx.graph import model_bytes
 from pspo.policies.onnx.runtime import OnnxPolicy
 from pspo.policies.policy import Policy, from_network
-from pspo.runs.export import describe
 from tests.algorithms.baseline_cases import f32, made_mlp
 from tests.core.core_cases import HIGH, LOW, small_dataset
 
-FACTS = {"algo": "pspo", "dataset": "made up", "task": None, "seed": 3, "preset": "smoke", "step": 10}
+METADATA = {"algo": "pspo", "dataset": "made up", "task": None, "seed": 3, "preset": "smoke", "step": 10}
 WIDTH = HIGH - LOW
 
 
@@ -66,7 +66,7 @@ CASES = (
 
 @cache
 def made_policy(case: str) -> Policy:
-    return from_network(made_network(case), NORM, FACTS)
+    return from_network(made_network(case), NORM, METADATA)
 
 
 @cache
@@ -77,7 +77,7 @@ def exported(case: str) -> OnnxPolicy:
 def in_memory(policy: Policy) -> OnnxPolicy:
     """Exported without the check."""
     model = model_bytes(policy)
-    return OnnxPolicy(model, describe(policy, model, ()))
+    return OnnxPolicy(model, input_contract(policy, model))
 
 
 @jax.jit

@@ -1,4 +1,4 @@
-"""Exported graphs: the actions of network and NumPy policy, a contract that says what goes in, a check that looks."""
+"""Exported graphs: the actions of network and NumPy policy, a contract for its input, a check that notices errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pspo.cli.main import main
 from pspo.core.errors import UserError
 from pspo.nets.actors import NETWORKS
 from pspo.policies.heads import ACTIVATIONS as NUMPY_ACTIVATIONS
@@ -29,7 +28,7 @@ from pspo.runs.export import export_policy
 from tests.policies.export_cases import (
     ACT,
     CASES,
-    FACTS,
+    METADATA,
     NORM,
     OBS,
     WIDTH,
@@ -62,7 +61,7 @@ def test_every_kind_and_activation_has_a_graph() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_graph_acts_like_network_and_numpy_on_batches_and_single_states(case: str) -> None:
+def test_the_graph_agrees_with_jax_and_numpy_on_batches_and_states(case: str) -> None:
     policy, graph, obs = made_policy(case), exported(case), some_obs(300)
     expected = np.asarray(by_jax(made_network(case), obs))
     assert (expected.std(axis=0) / WIDTH).min() > 0.01  # the network does something
@@ -84,7 +83,7 @@ wild_numbers = st.one_of(numbers, st.floats(-1e4, 1e4, width=32))
 @example(obs=(0.0, 0.0, 0.0))
 @example(obs=(20.0, -20.0, 20.0))
 @settings(max_examples=30, deadline=None)
-def test_the_graph_acts_alike_on_and_off_the_grids(case: str, obs: tuple[float, ...]) -> None:
+def test_the_graph_agrees_on_and_off_the_grids(case: str, obs: tuple[float, ...]) -> None:
     raw = np.array(obs, np.float32)
     found = exported(case)(raw)
     assert apart(found, made_policy(case)(raw)) < TOLERANCE
@@ -96,7 +95,7 @@ def test_the_graph_acts_alike_on_and_off_the_grids(case: str, obs: tuple[float, 
 @example(obs=(1e4, -1e4, 1e4))
 @example(obs=(-1e30, 1e30, 0.0))
 @settings(max_examples=30, deadline=None)
-def test_actions_far_from_the_log_are_bounded_and_the_same(case: str, obs: tuple[float, ...]) -> None:
+def test_actions_far_from_the_data_are_bounded_and_the_same(case: str, obs: tuple[float, ...]) -> None:
     """The comparison is loose: all are float32, and far out a rounding error is multiplied by the distance."""
     raw = np.array(obs, np.float32)
     found = exported(case)(raw)
@@ -105,7 +104,7 @@ def test_actions_far_from_the_log_are_bounded_and_the_same(case: str, obs: tuple
     assert apart(found, made_policy(case)(raw)) < 2e-3
 
 
-def test_features_are_the_normalisers_to_the_bit() -> None:
+def test_features_equal_the_normalisers_bit_for_bit() -> None:
     assert NORM.grid_column.tolist() == [1, 2]
     assert NORM.grid_points[1].tolist() == [0, 7, 7, 7, 7]  # padded
     graph = Graph()
@@ -116,7 +115,7 @@ def test_features_are_the_normalisers_to_the_bit() -> None:
         np.testing.assert_array_equal(run(obs), NORM.encode(obs))
 
 
-def test_unit_actions_go_to_the_bounds_as_the_normalisers_do_to_the_bit() -> None:
+def test_scaled_actions_equal_the_normalisers_bit_for_bit() -> None:
     """Also next to the ends, where rounding alone would reach past the bounds."""
     low, high = np.sort(np.random.default_rng(0).normal(size=(2, 500)), axis=0).astype(np.float32)
     norm = NORM._replace(action_low=low, action_high=high)
@@ -141,7 +140,7 @@ def in_session(graph: Graph, output: str, size: int):
     return lambda obs: session.run(None, {"observation": obs})[0]
 
 
-def test_no_action_is_outside_the_bounds_by_even_one_rounding_and_the_bounds_are_reached() -> None:
+def test_actions_reach_their_bounds_and_never_pass_them() -> None:
     policy = made_policy("mixture")
     net = policy.nets["net"]
     for low, high in ((-0.1, 0.3), (0.1, 0.7), (-1.3, 0.4), (0.3, 1.1), (-0.7, 0.1)):
@@ -173,7 +172,7 @@ def test_the_model_is_plain_onnx_with_a_free_batch_axis(tmp_path: Path) -> None:
         assert (end.name, shape[0].dim_param, shape[1].dim_value) == (name, "batch", size)
 
 
-def test_the_contract_says_what_goes_in_and_where_it_comes_from(tmp_path: Path) -> None:
+def test_the_contract_describes_input_and_origin(tmp_path: Path) -> None:
     out = export_policy(made_policy("mixture"), tmp_path / "p.onnx")
     contract = json.loads((tmp_path / "p.json").read_text())
     sha256 = hashlib.sha256(out.read_bytes()).hexdigest()
@@ -181,7 +180,7 @@ def test_the_contract_says_what_goes_in_and_where_it_comes_from(tmp_path: Path) 
     assert contract["model"] == {"sha256": sha256, "opset": 17, "ir_version": 8}
     entry = contract["input"]
     assert (entry["name"], entry["dtype"], entry["shape"]) == ("observation", "float32", ["batch", OBS])
-    assert "extrapolates" in entry["outside_of_the_log"]
+    assert "extrapolates" in entry["out_of_range"]
     price, counter, flag = entry["columns"]
     assert price == {
         "index": 0,
@@ -195,19 +194,19 @@ def test_the_contract_says_what_goes_in_and_where_it_comes_from(tmp_path: Path) 
     assert contract["output"]["shape"] == ["batch", ACT]
     assert contract["output"]["low"] == NORM.action_low.tolist()
     assert contract["output"]["high"] == NORM.action_high.tolist()
-    assert contract["origin"] == {"kind": "mixture", **FACTS}
+    assert contract["origin"] == {"kind": "mixture", **METADATA}
     checked = contract["checked"]
     assert (checked["tolerance"], checked["states"], checked["decided_by_rounding"]) == (1e-5, 4000, 0)
     assert checked["largest_difference"].keys() == {"jax", "numpy", "one state at a time"}
     assert 0.0 < max(checked["largest_difference"].values()) <= TOLERANCE
-    assert OnnxPolicy.load(out).facts == contract["origin"]
+    assert OnnxPolicy.load(out).metadata == contract["origin"]
 
 
-def test_columns_have_names_and_a_meaning_where_they_are_known(tmp_path: Path) -> None:
-    def contract(facts: dict, names: dict | None = None) -> dict:
+def test_columns_have_names_and_a_meaning_if_known(tmp_path: Path) -> None:
+    def contract(metadata: dict, names: dict | None = None) -> dict:
         place = tmp_path / "run"
         place.mkdir(exist_ok=True)
-        replace(made_policy("one layer"), facts=facts).save(place / FILE_NAME)
+        replace(made_policy("one layer"), metadata=metadata).save(place / FILE_NAME)
         (place / "config.json").write_text(json.dumps({} if names is None else {"names": names}))
         (place / "result.json").write_text("{}")
         export_policy(place, tmp_path / "p.onnx")
@@ -216,11 +215,11 @@ def test_columns_have_names_and_a_meaning_where_they_are_known(tmp_path: Path) -
     def names(found: dict) -> tuple[list[str | None], list[str] | None]:
         return [column.get("name") for column in found["input"]["columns"]], found["output"].get("names")
 
-    named = contract(FACTS, {"obs": ["level", "flow", "mode"], "action": ["u"]})
+    named = contract(METADATA, {"obs": ["level", "flow", "mode"], "action": ["u"]})
     assert names(named) == (["level", "flow", "mode"], ["u"])
     for nothing in (None, {"obs": [], "action": []}):
-        assert names(contract(FACTS, nothing)) == ([None, None, None], None)
-    assert "Hopper-v4" in contract(FACTS | {"task": "hopper"})["input"]["meaning"]
+        assert names(contract(METADATA, nothing)) == ([None, None, None], None)
+    assert "Hopper-v4" in contract(METADATA | {"task": "hopper"})["input"]["meaning"]
 
 
 def test_equal_policies_give_equal_bytes() -> None:
@@ -239,7 +238,7 @@ def with_one_weight_changed(policy: Policy, by: float) -> Policy:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_graph_with_one_wrong_weight_is_noticed_and_not_written(case: str, tmp_path: Path, monkeypatch) -> None:
+def test_a_graph_with_one_wrong_weight_is_not_written(case: str, tmp_path: Path, monkeypatch) -> None:
     out = export_policy(made_policy(case), tmp_path / "p.onnx")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     monkeypatch.setattr(onnx_graph, "model_bytes", lambda policy: model_bytes(with_one_weight_changed(policy, 1e-3)))
@@ -257,7 +256,7 @@ def test_a_graph_with_one_wrong_weight_is_noticed_and_not_written(case: str, tmp
         (lambda obs, action: np.where(obs[..., :1] > 5.0, np.nan, action), "by nan of the action's range"),
     ],
 )
-def test_each_part_of_the_check_looks(spoil, says: str) -> None:
+def test_each_part_of_the_check_notices_errors(spoil, says: str) -> None:
     graph = exported("mixture")
     assert check(made_policy("mixture"), graph)["decided_by_rounding"] == 0
     with pytest.raises(UserError, match=says):
@@ -265,7 +264,7 @@ def test_each_part_of_the_check_looks(spoil, says: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["jax", "numpy"])
-def test_the_graph_is_held_to_both(name: str, monkeypatch) -> None:
+def test_the_graph_is_compared_with_jax_and_numpy(name: str, monkeypatch) -> None:
     """The policy in NumPy and the JAX network are two, and the graph is right by the other of them only."""
     policy = made_policy("deterministic")
     changed = with_one_weight_changed(policy, 1e-3)
@@ -274,7 +273,7 @@ def test_the_graph_is_held_to_both(name: str, monkeypatch) -> None:
         check(changed, in_memory(changed if name == "jax" else policy))
 
 
-def test_states_that_rounding_decides_are_counted_and_many_of_them_refused() -> None:
+def test_states_decided_by_rounding_are_counted_and_many_are_refused() -> None:
     """Two components that weigh the same: which one acts hangs on the last bit."""
     policy = made_policy("mixture")
     net = policy.nets["net"]
@@ -300,7 +299,7 @@ def test_states_that_rounding_decides_are_counted_and_many_of_them_refused() -> 
     found = check(tied, one_in(40, tied))
     assert 80 <= found["decided_by_rounding"] <= 100  # of 100; where both act alike there is nothing to count
     assert max(found["largest_difference"].values()) <= TOLERANCE
-    with pytest.raises(UserError, match="hangs on the rounding of its weights in"):
+    with pytest.raises(UserError, match="actions depend on the rounding of its weights in"):
         check(tied, one_in(5, tied))
     with pytest.raises(UserError, match="differs from the policy"):  # the same answers where nothing is tied
         check(policy, one_in(40, policy))
@@ -332,13 +331,13 @@ def test_names_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
-def test_a_missing_package_is_said(package: str, tmp_path: Path, monkeypatch) -> None:
+def test_a_missing_package_is_named(package: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UserError, match=r"pip install 'pspo\[export\]'"):
         export_policy(made_policy("one layer"), tmp_path / "p.onnx")
 
 
-def test_a_place_without_a_finished_policy_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_finished_policy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no policy"):
         export_policy(tmp_path, tmp_path / "p.onnx")
     (tmp_path / "config.json").write_text("{}")
@@ -356,34 +355,40 @@ def test_a_place_without_a_finished_policy_is_refused(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("runs") / "run"
+    from pspo.cli.main import main
+
     words = ["train", "liquidation", "--algo", "bc", "--preset", "smoke", "--quiet", "--episodes", "100"]
     words += ["--set", "steps=20", "--set", "chunk=20"]
     assert main([*words, "--out", str(place)]) == 0
     return place
 
 
-def test_a_run_is_exported_from_the_command_line_and_acts_as_before(run: Path, tmp_path: Path, capsys) -> None:
+def test_the_export_command_keeps_the_actions(run: Path, tmp_path: Path, capsys) -> None:
+    from pspo.cli.main import main
+
     capsys.readouterr()
     out = tmp_path / "policy.onnx"
     assert main(["export", str(run), str(out)]) == 0
-    said = capsys.readouterr().out
-    assert str(out) in said
-    assert str(tmp_path / "policy.json") in said
-    assert "4000 states" in said
+    printed = capsys.readouterr().out
+    assert str(out) in printed
+    assert str(tmp_path / "policy.json") in printed
+    assert "4000 states" in printed
     policy, deployed = load_policy(run), OnnxPolicy.load(out)
-    assert deployed.facts == {"kind": policy.kind, **policy.facts}
+    assert deployed.metadata == {"kind": policy.kind, **policy.metadata}
     states = np.array([[0, 100, 1.0], [10, 50, 2.0], [19.5, 100, 1.5]], np.float32)
     np.testing.assert_allclose(deployed(states), policy(states), atol=2 * TOLERANCE)
-    (tmp_path / "policy.json").write_text('{"format": "pspo-onnx-0"}')  # an older export is replaced, as a whole
+    (tmp_path / "policy.json").write_text('{"format": "pspo-onnx-0"}')  # an older export is replaced
     assert main(["export", str(run / FILE_NAME), str(out)]) == 0
     np.testing.assert_array_equal(OnnxPolicy.load(out)(states), deployed(states))
 
 
-def test_the_command_says_what_is_wrong_in_one_sentence(run: Path, tmp_path: Path, capsys) -> None:
+def test_the_export_command_fails_with_one_sentence(run: Path, tmp_path: Path, capsys) -> None:
+    from pspo.cli.main import main
+
     capsys.readouterr()
     for words in ((str(run), str(tmp_path / "policy.txt")), (str(tmp_path), str(tmp_path / "policy.onnx"))):
         assert main(["export", *words]) == 2
-        said = capsys.readouterr().err.splitlines()
-        assert len(said) == 1
-        assert said[0].startswith("pspo: ")
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 1
+        assert lines[0].startswith("pspo: ")
     assert list(tmp_path.iterdir()) == []

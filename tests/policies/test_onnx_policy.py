@@ -1,4 +1,4 @@
-"""The exported policy where it is served: shapes, little to import, and files that are not what they should be."""
+"""The exported policy in deployment: shapes, few imports, and damaged or foreign files."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def test_an_observation_of_another_shape_is_refused(wrong) -> None:
         exported("mixture")(wrong)
 
 
-# What is imported
+# Imports
 
 HEAVY = ("jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "h5py", "scipy", "matplotlib", "onnx", "pandas")
 
 
-def said_by(code: str, *words: object) -> Any:
+def output_of(code: str, *words: object) -> Any:
     code = f"import json, sys\n{code}\nprint(json.dumps([found, sorted(m for m in sys.modules if '.' not in m)]))"
     done = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -64,21 +64,21 @@ def said_by(code: str, *words: object) -> Any:
 
 
 def test_importing_pspo_imports_nothing_else() -> None:
-    _, modules = said_by("import pspo; found = pspo.__version__")
+    _, modules = output_of("import pspo; found = pspo.__version__")
     assert not {*HEAVY, "numpy", "onnxruntime", "safetensors"} & set(modules)
 
 
 def test_the_numpy_policy_needs_numpy_and_safetensors_only(tmp_path: Path) -> None:
     POLICY.save(tmp_path / FILE_NAME)
     code = f"import pspo; found = pspo.Policy.load(sys.argv[1])({STATE}).tolist()"
-    found, modules = said_by(code, tmp_path / FILE_NAME)
+    found, modules = output_of(code, tmp_path / FILE_NAME)
     np.testing.assert_array_equal(np.array(found, np.float32), POLICY(STATE))
     assert not {*HEAVY, "onnxruntime"} & set(modules)
 
 
 def test_the_exported_policy_needs_numpy_and_onnxruntime_only(out: Path) -> None:
     code = f"import pspo; found = pspo.OnnxPolicy.load(sys.argv[1])({STATE}).tolist()"
-    found, modules = said_by(code, out)
+    found, modules = output_of(code, out)
     np.testing.assert_array_equal(np.array(found, np.float32), exported("mixture")(STATE))
     assert not {*HEAVY, "safetensors"} & set(modules)
 
@@ -112,12 +112,12 @@ def rewrite(out: Path, change) -> None:
 
 
 def replace_model(out: Path, data: bytes) -> None:
-    """Another model with a contract that vouches for it."""
+    """Another model with a contract that has its checksum."""
     out.write_bytes(data)
     rewrite(out, lambda contract: contract["model"].update(sha256=hashlib.sha256(data).hexdigest()))
 
 
-def test_absent_files_are_said(out: Path) -> None:
+def test_missing_files_are_named(out: Path) -> None:
     out.with_suffix(".json").unlink()
     assert "has no contract" in refusal(out)
     out.unlink()
@@ -136,7 +136,7 @@ def test_a_model_that_was_changed_is_refused(out: Path) -> None:
     OnnxPolicy.load(out)
 
 
-def test_a_damaged_model_is_refused_even_if_its_contract_vouches_for_it(out: Path) -> None:
+def test_a_damaged_model_is_refused_even_with_a_matching_checksum(out: Path) -> None:
     data = out.read_bytes()
     for broken in (data[:-100], b"no model at all", b"", b"\x00\x00\x00\x00ORTM" + data):
         replace_model(out, broken)
@@ -144,15 +144,15 @@ def test_a_damaged_model_is_refused_even_if_its_contract_vouches_for_it(out: Pat
 
 
 def test_a_contract_that_is_not_one_is_refused(out: Path) -> None:
-    whole = json.loads(out.with_suffix(".json").read_text())
+    contract = json.loads(out.with_suffix(".json").read_text())
     for text, says in (("{", "cannot be read"), ("\xff", "cannot be read"), ("[1]", "is not the contract")):
         out.with_suffix(".json").write_bytes(text.encode("latin-1"))
         assert says in refusal(out)
     rewritten = out.with_suffix(".json")
     for name in ("format", "model", "input", "output", "origin"):
-        rewritten.write_text(json.dumps({key: value for key, value in whole.items() if key != name}))
+        rewritten.write_text(json.dumps({key: value for key, value in contract.items() if key != name}))
         assert "is incomplete" in refusal(out)
-    rewritten.write_text(json.dumps(whole | {"format": "pspo-onnx-99"}))
+    rewritten.write_text(json.dumps(contract | {"format": "pspo-onnx-99"}))
     assert "not one of this version" in refusal(out)
 
 
@@ -182,16 +182,16 @@ def foreign(input_name: str = "observation", kind: int = TensorProto.FLOAT, weig
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
 
 
-def test_a_graph_with_other_ends_is_refused(out: Path) -> None:
+def test_a_graph_with_other_inputs_or_outputs_is_refused(out: Path) -> None:
     replace_model(out, foreign())
-    OnnxPolicy.load(out)  # these ends are right
+    OnnxPolicy.load(out)  # these inputs and outputs are right
     for data in (foreign("x0"), foreign(kind=TensorProto.DOUBLE)):
         replace_model(out, data)
         assert "not those of its contract" in refusal(out)
 
 
-def test_data_outside_of_the_file_are_never_read(out: Path, monkeypatch) -> None:
-    """With a file that is there and fits, and from its own folder: onnxruntime itself would take it."""
+def test_data_outside_the_file_are_never_read(out: Path, monkeypatch) -> None:
+    """With a file that exists and fits, and from its own folder: onnxruntime itself would read it."""
     monkeypatch.chdir(out.parent)
     (out.parent / "weights.bin").write_bytes(np.ones((OBS, ACT), np.float32).tobytes())
     for place in ("weights.bin", "../weights.bin", "/etc/passwd"):
@@ -203,7 +203,7 @@ def test_data_outside_of_the_file_are_never_read(out: Path, monkeypatch) -> None
 
 
 def test_onnxruntimes_own_format_is_not_read(out: Path) -> None:
-    """It has references of its own, which the look at the bytes does not know."""
+    """It has other ways to refer to files, which the check of the bytes does not cover."""
     import onnxruntime
 
     other = out.with_name("other.ort")
@@ -216,11 +216,11 @@ def test_onnxruntimes_own_format_is_not_read(out: Path) -> None:
     assert "cannot be loaded by onnxruntime" in refusal(out)
 
 
-def test_a_missing_runtime_is_said(out: Path, monkeypatch) -> None:
+def test_a_missing_runtime_is_named(out: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert "pip install onnxruntime" in refusal(out)
 
 
-def test_the_numpy_policy_is_loaded_by_a_text_too(tmp_path: Path) -> None:
+def test_the_numpy_policy_is_loaded_from_a_string_path(tmp_path: Path) -> None:
     POLICY.save(tmp_path / FILE_NAME)
     np.testing.assert_array_equal(Policy.load(str(tmp_path / FILE_NAME))(STATE), POLICY(STATE))

@@ -39,7 +39,7 @@ def some_obs(rows: int, seed: int = 0) -> np.ndarray:
 
 
 def assert_same_policy(a: Policy, b: Policy) -> None:
-    assert (a.kind, a.numbers, a.facts) == (b.kind, b.numbers, b.facts)
+    assert (a.kind, a.numbers, a.metadata) == (b.kind, b.numbers, b.metadata)
     assert {n: net.activation for n, net in a.nets.items()} == {n: net.activation for n, net in b.nets.items()}
     for x, y in zip(all_arrays(a), all_arrays(b), strict=True):
         assert (x.shape, x.dtype) == (y.shape, y.dtype)
@@ -55,7 +55,7 @@ def all_arrays(policy: Policy) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("components", [1, 3])
-def test_numpy_and_jax_act_alike_on_batches_and_single_observations(components: int) -> None:
+def test_numpy_and_jax_agree_on_batches_and_single_observations(components: int) -> None:
     network = lively_network(NORM, components)
     policy, obs = from_network(network, NORM, {}), some_obs(200)
     expected = np.asarray(jax_act(network, obs))
@@ -95,7 +95,7 @@ def test_an_observation_of_another_shape_is_refused(wrong) -> None:
 # Samples
 
 
-def test_samples_have_the_mean_and_spread_of_the_squashed_mixture() -> None:
+def test_samples_have_the_mean_and_std_of_the_squashed_mixture() -> None:
     """Against quadrature: E[g(x)] of each Gaussian by Gauss-Hermite, summed with the mixture's weights."""
     obs = some_obs(3, seed=1)
     mixture = jax.jit(lambda features: NETWORK(features))(jnp.asarray(NORM.encode(obs)))
@@ -119,7 +119,7 @@ def test_samples_have_the_mean_and_spread_of_the_squashed_mixture() -> None:
 def test_the_mixture_is_the_networks_own() -> None:
     features = NORM.encode(some_obs(30))
     expected = jax.jit(lambda x: NETWORK(x))(features)
-    logits, mean, log_std = mixture_moments(POLICY.parts, features)
+    logits, mean, log_std = mixture_moments(POLICY.fields, features)
     weight = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
     np.testing.assert_allclose(weight, np.exp(expected.log_weight), atol=1e-5)
     np.testing.assert_allclose(mean, expected.mean, atol=1e-5)
@@ -133,7 +133,7 @@ def test_samples_follow_the_generator() -> None:
     assert not np.array_equal(first, POLICY.sample(obs, np.random.default_rng(6)))
 
 
-def test_no_action_is_outside_the_bounds_by_even_one_rounding() -> None:
+def test_no_action_passes_the_bounds_even_by_rounding() -> None:
     for low, high in ((-0.1, 0.3), (0.1, 0.7), (-1.3, 0.4), (0.3, 1.1), (-0.7, 0.1)):
         norm = NORM._replace(
             action_low=np.full(2, low, np.float32),
@@ -160,7 +160,7 @@ def test_a_saved_policy_is_the_same_policy(tmp_path) -> None:
         np.testing.assert_array_equal(loaded(some_obs(9)), POLICY(some_obs(9)))
 
 
-def test_a_network_survives_the_way_through_a_policy() -> None:
+def test_a_network_survives_the_round_trip_through_a_policy() -> None:
     back = to_network(POLICY)
     assert jax.tree.structure(back) == jax.tree.structure(NETWORK)
     for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(NETWORK), strict=True):
@@ -174,9 +174,9 @@ def test_a_policy_acts_where_jax_cannot_be_imported(tmp_path) -> None:
         "from pspo.policies.policy import load_policy; import json\n"
         "print(json.dumps(load_policy(sys.argv[1])([0.5, 2.0]).tolist()))"
     )
-    said = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
-    assert said.returncode == 0, said.stderr
-    np.testing.assert_allclose(json.loads(said.stdout), POLICY([0.5, 2.0]), rtol=1e-6)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(json.loads(done.stdout), POLICY([0.5, 2.0]), rtol=1e-6)
 
 
 def refusal(place: Path) -> str:
@@ -206,3 +206,8 @@ def test_a_policy_file_that_lacks_an_array_is_refused(tmp_path) -> None:
     write_arrays(path, {"net.net.weights.0": np.zeros((2, 2), np.float32)}, {"format": FORMAT, **form})
     with pytest.raises(UserError, match="damaged"):
         load_policy(path)
+
+
+def test_names_of_version_0_1_still_work() -> None:
+    assert POLICY.facts == POLICY.metadata
+    assert POLICY.parts.keys() == POLICY.fields.keys()

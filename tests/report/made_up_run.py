@@ -1,4 +1,4 @@
-"""A finished run directory made by hand: every file a real run writes, with numbers that a test can predict."""
+"""A finished run directory made by hand: every file of a real run, with numbers that a test can predict."""
 
 from __future__ import annotations
 
@@ -52,20 +52,24 @@ def diagnostics(rows: int = 300) -> dict[str, np.ndarray]:
 
 
 def metrics(scored: bool = True) -> list[dict[str, float]]:
-    """A course of training whose estimate ends above the truth."""
+    """Training metrics whose model estimate ends above the true score."""
     rows = []
     for i, step in enumerate(STEPS):
         row = {"step": step, "posterior_entropy": 1 - 0.02 * i, "effective_models": 3.9 - 0.1 * i}
-        row |= {"kl_mu": 2.0 - 0.2 * i, "kl_centre": 0.05 / (i + 1), "lambda": 0.01 / (i + 1)}
+        row |= {"kl_mu": 2.0 - 0.2 * i, "kl_target_policy": 0.05 / (i + 1), "lambda": 0.01 / (i + 1)}
         row |= {
             "critic_loss": 0.1 / (i + 1),
             "q_min": -0.1,
             "q_mean": 1.0 + i,
             "q_max": 5.0,
-            "imagined_return": 130 + 3 * i,
+            "model_return": 130 + 3 * i,
         }
         if scored:
-            row |= {"score": 95.0 + 2 * i, "score_by_regret": 94.5 + 2 * i, "centre_score_by_regret": 94.0 + 2 * i}
+            row |= {
+                "score": 95.0 + 2 * i,
+                "score_by_regret": 94.5 + 2 * i,
+                "target_policy_score_by_regret": 94.0 + 2 * i,
+            }
         rows.append(row)
     return rows
 
@@ -104,10 +108,10 @@ def result() -> dict[str, Any]:
     }
 
 
-def config(settings: dict[str, Any] | None = None, **facts: Any) -> dict[str, Any]:
-    found = {"algo": "pspo", "dataset": "liquidation", "task": "liquidation", "preset": "smoke", "seed": 3} | facts
-    values = flatten(build(Config, preset("pspo", "smoke", found["task"]), settings or {}))
-    return found | {"episodes": 10_000, "settings": values}
+def config(settings: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
+    values = {"algo": "pspo", "dataset": "liquidation", "task": "liquidation", "preset": "smoke", "seed": 3} | changed
+    every = flatten(build(Config, preset("pspo", "smoke", values["task"]), settings or {}))
+    return values | {"episodes": 10_000, "settings": every}
 
 
 def write_run(path: Path, **replaced: Any) -> Path:

@@ -1,4 +1,4 @@
-"""Reads a page as a browser would, strictly: every element closed, every id once."""
+"""A strict HTML parser: every element must be closed, and ids and text are collected."""
 
 from __future__ import annotations
 

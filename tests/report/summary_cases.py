@@ -1,4 +1,4 @@
-"""Results made by hand for the page over many runs: gaps, names that try to break out, predictable numbers."""
+"""Results made by hand for the summary page: missing runs, names that try to inject markup, predictable numbers."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ MACHINE = {"pspo": "0.1.0", "python": "3.11.7", "platform": "Linux", "libraries"
 
 
 def curve(seed: int) -> list[dict[str, float]]:
-    """The true score falls once, by 1 + seed; the estimate, in hopper's returns, begins below and ends above it."""
+    """The true score drops once, by 1 + seed; the estimate, in hopper's returns, starts below and ends above it."""
     true = [10.0, 60.0, 59.0 - seed, 90.0]
     estimate = [5.0, 50.0, 70.0, 100.0 + seed]
     raw = [-20.272305 + share / 100 * (3234.3 + 20.272305) for share in estimate]
     steps = (1000, 2000, 3000, 4000)
     rows = zip(steps, true, raw, strict=True)
-    return [{"step": step, "score": score, "imagined_return": value} for step, score, value in rows]
+    return [{"step": step, "score": score, "model_return": value} for step, score, value in rows]
 
 
-def doubt(seed: int) -> dict[str, list[float]]:
+def uncertainty_sample(seed: int) -> dict[str, list[float]]:
     random = np.random.default_rng(seed)
     uncertainty = random.normal(size=200)
     target = random.normal(size=200) - 0.5 * uncertainty
@@ -54,9 +54,11 @@ def doubt(seed: int) -> dict[str, list[float]]:
 
 def record(dataset: str, method: str, seed: int, score: float | None) -> Record:
     if score is None:
-        said = "the run diverged at iteration 3: lower the learning rate." if seed == 1 else ""
+        message = "the run diverged at iteration 3: lower the learning rate." if seed == 1 else ""
         command = f"pspo train {dataset} --algo {method} --seed {seed}"
-        return Record(dataset, method, seed, status="failed" if said else "missing", said=said, command=command)
+        return Record(
+            dataset, method, seed, status="failed" if message else "missing", message=message, command=command
+        )
     return Record(
         dataset,
         method,
@@ -74,12 +76,12 @@ def record(dataset: str, method: str, seed: int, score: float | None) -> Record:
             "uncertainty_td_spearman": -0.3 + 0.01 * seed,
         },
         curve=curve(seed) if method == "pspo" and dataset == "hopper-medium" else [],
-        doubt=doubt(seed) if method == "pspo" else {},
+        uncertainty=uncertainty_sample(seed) if method == "pspo" else {},
     )
 
 
 def made_up(scores: dict[tuple[str, str], list[float | None]] | None = None, **replaced: Any) -> Results:
-    """All of it; keywords replace fields of the results."""
+    """Keywords replace fields of the results."""
     found = SCORES if scores is None else scores
     values: dict[str, Any] = {
         "title": f"Table 1: {HOSTILE}",
@@ -97,7 +99,7 @@ def made_up(scores: dict[tuple[str, str], list[float | None]] | None = None, **r
 
 
 def write_run_page(results: Results, folder: Path, index: int = 0) -> Path:
-    """A page where a run's own would be."""
+    """A page in the directory of a run."""
     place = folder / results.records[index].run / "report.html"
     place.parent.mkdir(parents=True)
     place.write_text("<!DOCTYPE html><title>The run itself</title><h1>Own page</h1>")

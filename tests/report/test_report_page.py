@@ -1,22 +1,26 @@
-"""The page as a document: whole, self-contained, safe, and honest about what is missing."""
+"""The run page as a document: complete, self-contained, safe, with a note for everything that is missing."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
-import made_up_run as made_up
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 from pspo.algorithms.pspo.algorithm import Config
 from pspo.algorithms.registry import preset
-from pspo.cli.main import _parser
 from pspo.core.config import build, flatten, keys, parse_settings
 from pspo.core.errors import UserError
+from pspo.core.renamed import METRICS
+from pspo.report.markup import section
+from pspo.report.run import contents
+from pspo.report.run import page as page_module
 from pspo.report.run.page import write_report
+from tests.report import made_up_run as made_up
 from tests.report.reading import Page
 
 HOSTILE = '<script>alert("$1$^")</script>'
@@ -48,11 +52,11 @@ def check_self_contained(page: Page) -> None:
     assert "script" not in page.tags
 
 
-def test_page_is_whole_self_contained_and_small(run: Path, page: Page):
+def test_page_is_complete_self_contained_and_small(run: Path, page: Page):
     check_self_contained(page)
     assert page.tags.count("svg") >= 15
     assert len(page.source.encode()) < 1_500_000
-    assert sorted(p.name for p in run.iterdir() if p.name.startswith(".")) == []  # nothing half-written is left
+    assert sorted(p.name for p in run.iterdir() if p.name.startswith(".")) == []  # no temporary files
 
 
 def test_headline_numbers_are_on_the_page(page: Page):
@@ -63,14 +67,16 @@ def test_headline_numbers_are_on_the_page(page: Page):
 def test_the_command_starts_the_same_run(run: Path, page: Page):
     command = re.search(r'<pre class="command"><code>(.*?)</code>', page.source)
     assert command
+    from pspo.cli.main import _parser
+
     words = shlex.split(Page(command[1]).text)
     arguments = _parser().parse_args(words[1:])
-    facts = made_up.config({"beta": 2.5, "reference_term": False})
+    expected = made_up.config({"beta": 2.5, "reference_term": False})
     assert words[:3] == ["pspo", "train", "liquidation"]
     assert (arguments.algo, arguments.preset, arguments.seed, arguments.episodes) == ("pspo", "smoke", 3, 500)
     assert len(arguments.settings) == 2
     again = build(Config, preset("pspo", "smoke", "liquidation"), parse_settings(arguments.settings))
-    assert flatten(again) == facts["settings"]
+    assert flatten(again) == expected["settings"]
 
 
 def test_spearman_on_the_page_is_scipys(page: Page):
@@ -82,11 +88,22 @@ def test_spearman_on_the_page_is_scipys(page: Page):
     assert "Negative, as in the paper" in page.text
 
 
-def test_the_verdict_on_pessimism_comes_from_the_data(page: Page):
+def test_model_estimate_is_compared_with_the_true_score(page: Page):
     # 139 of 135 is a score of 102.96; the last true score by regret is 100.5.
-    assert "the models promise 102.96 and the simulator gives 100.50: the estimate is 2.46 points above" in page.text
-    assert "It was above it at 4 of 4 looks" in page.text
-    assert "never fell" in page.text
+    assert "the model-estimated return is a score of 102.96, and the simulator gives 100.50" in page.text
+    assert "the estimate is 2.46 points above the true score" in page.text
+    assert "It was above the true score at 4 of 4 evaluations" in page.text
+    assert "never fell between evaluations" in page.text
+
+
+def test_lambda_at_its_lower_bound_is_explained(page: Page, tmp_path: Path):
+    assert "λ ends at 0.0025." in page.text
+    rows = [row | {"lambda": 1e-5} for row in made_up.metrics()]
+    run = made_up.write_run(tmp_path / "run", metrics=rows, diagnostics=None, models=None, policy=None)
+    assert (
+        "λ ends at its lower bound: the policy stays inside the trust region"
+        in Page(write_report(run).read_text()).text
+    )
 
 
 def test_changed_settings_are_marked(page: Page):
@@ -95,21 +112,21 @@ def test_changed_settings_are_marked(page: Page):
 
 
 def test_posterior_and_models_are_described(page: Page):
-    assert "member 0 is trusted most: 40.0 % of the weight" in page.text
+    assert "member 0 has the most weight: 40.0 %" in page.text
     assert "hold-out log-likelihood 2.250 nats" in page.text
     assert "25 % of the 0.80" in page.text
     assert "better than a uniform policy’s −0.700" in page.text
 
 
 def test_own_data_with_hostile_names(tmp_path: Path):
-    """No task, no manifest, no diagnostics, no models; every name tries to break out of its place."""
-    facts = made_up.config(dataset=HOSTILE, task=None) | {"preset": HOSTILE, "algo": HOSTILE}
-    facts["settings"] = {HOSTILE: HOSTILE, "steps": 1000}
-    rows = [{"step": s, HOSTILE: float(s), "imagined_return": 7.0 + s} for s in (1, 2, 3, 4)]
-    outcome = {"steps": 4, "seconds": 1.0, "imagined_return": 11.0}
+    """No task, no manifest, no diagnostics, no models; every name tries to inject markup."""
+    config = made_up.config(dataset=HOSTILE, task=None) | {"preset": HOSTILE, "algo": HOSTILE}
+    config["settings"] = {HOSTILE: HOSTILE, "steps": 1000}
+    rows = [{"step": s, HOSTILE: float(s), "model_return": 7.0 + s} for s in (1, 2, 3, 4)]
+    outcome = {"steps": 4, "seconds": 1.0, "model_return": 11.0}
     run = made_up.write_run(
         tmp_path / "run",
-        config=facts,
+        config=config,
         manifest={HOSTILE: HOSTILE, "libraries": {HOSTILE: HOSTILE}, "models": {HOSTILE: HOSTILE}},
         metrics=rows,
         result=outcome,
@@ -120,39 +137,39 @@ def test_own_data_with_hostile_names(tmp_path: Path):
     check_self_contained(page)
     assert page.text.count(HOSTILE) > 5  # as text
     assert "policy’s true score is unknown" in page.text
-    assert "the models promise a return of 11.00; without a simulator nobody can say" in page.text
+    assert "the model-estimated return is 11.00; without a simulator it cannot be verified" in page.text
     assert "There is no diagnostics.safetensors" in page.text
     assert "There is no models.json" in page.text
-    assert "came from memory" in page.text
+    assert "passed from memory" in page.text
     assert "Score" not in re.findall(r"<dt>(.*?)</dt>", page.source)
 
 
-def test_what_is_not_finite_is_said_and_never_shown(tmp_path: Path):
+def test_values_that_are_not_finite_are_noted_and_never_shown(tmp_path: Path):
     arrays = made_up.diagnostics()
     arrays["uncertainty"][:7] = np.nan
     arrays["member_weight"][0] = np.inf
     rows = [{"step": 1, "critic_loss": float("nan"), "score": 50.0}]
-    lacking = {"result": None, "models": {"pool": {"steps": 1}}, "policy": None}
-    run = made_up.write_run(tmp_path / "run", diagnostics=arrays, metrics=rows, **lacking)
+    without = {"result": None, "models": {"pool": {"steps": 1}}, "policy": None}
+    run = made_up.write_run(tmp_path / "run", diagnostics=arrays, metrics=rows, **without)
     with open(run / "metrics.jsonl", "a") as file:
-        file.write('{"step": 2, "scor')  # a kill tore this line
+        file.write('{"step": 2, "scor')  # the process was killed here
     page = Page(write_report(run).read_text())
     check_self_contained(page)
-    assert not re.search(r"\b(nan|inf|None)\b", page.text, flags=re.IGNORECASE)
+    assert not re.search(r"\b(nan|NaN|inf|Infinity|None)\b", page.text)
     assert "'critic_loss' in line 1 of metrics.jsonl is not finite" in page.text
     assert "Line 2 of metrics.jsonl cannot be read" in page.text
     assert "7 points are not finite" in page.text
-    assert "Posterior weights of the pool’s members were not recorded" in page.text
+    assert "Posterior weights of the ensemble members were not recorded" in page.text
     assert "no final result yet" in page.text
     assert "there is no policy at" in page.text
     for what in ("calibration", "error over several steps", "hold-out likelihood", "reference policy’s fit"):
         assert what in page.text
 
 
-def test_an_algorithm_without_models_has_no_posterior_to_miss(tmp_path: Path):
-    facts = made_up.config() | {"algo": "bc", "settings": {"steps": 2}}
+def test_an_algorithm_without_models_has_no_posterior_section(tmp_path: Path):
+    config = made_up.config() | {"algo": "bc", "settings": {"steps": 2}}
     rows = [{"step": 1, "loss": 2.0, "score": 10.0}, {"step": 2, "loss": 1.0, "score": 20.0}]
-    run = made_up.write_run(tmp_path / "run", config=facts, metrics=rows, diagnostics=None, models={}, policy=None)
+    run = made_up.write_run(tmp_path / "run", config=config, metrics=rows, diagnostics=None, models={}, policy=None)
     page = Page(write_report(run).read_text())
     assert "osterior" not in page.text
     assert "estimate" not in page.text
@@ -181,3 +198,71 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path):
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(UserError, match="does not hold what a run writes there"):
         write_report(tmp_path)
+
+
+# Damaged files and bugs
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "note"),
+    [
+        ("models", {"pool": {"k_step_error": "abc"}}, "models.json"),
+        ("result", {"score": "high"}, "'score' in"),
+        ("result", {"imagined_return": [1]}, "'model_return' in"),
+        ("manifest", {"timings": {"train": "long"}}, "'timings' in"),
+    ],
+)
+def test_a_damaged_file_is_noted_on_the_page(name: str, content: Any, note: str, tmp_path: Path):
+    files: dict[str, Any] = {"metrics": None, "diagnostics": None, "policy": None}
+    run = made_up.write_run(tmp_path / "run", **(files | {name: content}))
+    page = Page(write_report(run).read_text())
+    assert note in page.text
+    assert "restore it or train again" in page.text
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), ValueError("x"), OSError("x")])
+def test_errors_from_reading_files_become_one_sentence(error: Exception, tmp_path: Path, monkeypatch):
+    run = made_up.write_run(tmp_path / "run")
+
+    def failing(_: str) -> None:
+        raise error
+
+    monkeypatch.setattr(contents, "metrics_row", failing)
+    with pytest.raises(UserError, match="cannot be shown, because its files are damaged"):
+        write_report(run)
+
+
+@pytest.mark.parametrize("error", [KeyError, ValueError, TypeError, AttributeError, ZeroDivisionError, IndexError])
+def test_bugs_in_a_section_raise(error: type[Exception], tmp_path: Path, monkeypatch):
+    run = made_up.write_run(tmp_path / "run")
+
+    def buggy(_: object) -> str:
+        raise error("a bug")
+
+    monkeypatch.setattr(page_module, "SECTIONS", (buggy,))
+    with pytest.raises(error, match="a bug"):
+        write_report(run)
+
+
+def test_bugs_while_reading_raise(tmp_path: Path, monkeypatch):
+    run = made_up.write_run(tmp_path / "run")
+    monkeypatch.setattr(contents, "metrics_row", None)
+    with pytest.raises(TypeError, match="not callable"):
+        write_report(run)
+
+
+def test_a_new_section_is_one_row_of_the_table(tmp_path: Path, monkeypatch):
+    run = made_up.write_run(tmp_path / "run", metrics=None, diagnostics=None, models=None, policy=None)
+    added = (*page_module.SECTIONS, lambda found: section("mine", f"Mine, seed {found.config['seed']}"))
+    monkeypatch.setattr(page_module, "SECTIONS", added)
+    assert "Mine, seed 3" in Page(write_report(run).read_text()).text
+
+
+def test_metrics_of_version_0_1_are_shown_under_their_new_names(tmp_path: Path):
+    old = {new: name for name, new in METRICS.items()}
+    rows = [{old.get(name, name): value for name, value in row.items()} for row in made_up.metrics()]
+    assert "imagined_return" in rows[0]
+    new = made_up.write_run(tmp_path / "new", policy=None)
+    old_run = made_up.write_run(tmp_path / "old", policy=None, metrics=rows)
+    pages = [write_report(run).read_text().replace(str(run), "") for run in (new, old_run)]
+    assert pages[0] == pages[1]

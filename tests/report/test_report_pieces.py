@@ -1,11 +1,10 @@
-"""Parts of the report by themselves: numbers in words, labels that keep apart, the policy's map."""
+"""Elements of the run page: formatted numbers, labels that do not overlap, the map of the policy."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
 
-import made_up_run as made_up
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,13 +12,14 @@ from hypothesis import strategies as st
 
 from pspo.core.errors import UserError
 from pspo.envs import liquidation_optimum
-from pspo.report.canvas import spread
-from pspo.report.figures import padded
+from pspo.report.canvas import pushed_apart
+from pspo.report.charts import padded
 from pspo.report.markup import figure, number, table, text
 from pspo.report.run.contents import read_contents
-from pspo.report.run.liquidation import _learned_threshold, _price_law, policy_map, save_policy_png
-from pspo.report.run.model_quality import model_section
-from pspo.report.run.posterior import rank_correlation
+from pspo.report.run.liquidation_policy import _learned_threshold, _price_distribution, policy_map, save_policy_png
+from pspo.report.run.model_quality import model_quality_section
+from pspo.report.statistics import rank_correlation
+from tests.report import made_up_run as made_up
 
 
 @pytest.mark.parametrize(
@@ -45,15 +45,15 @@ def test_markup_escapes_text_and_attributes():
 
 
 @given(st.lists(st.floats(0, 1), max_size=6))
-def test_labels_keep_their_order_and_their_distance(heights: list[float]):
-    placed = spread(heights, 0.1)
+def test_labels_keep_order_and_distance(heights: list[float]):
+    placed = pushed_apart(heights, 0.1)
     order = np.argsort(heights, kind="stable")
     assert (np.diff(np.array(placed)[order]) >= 0.1 - 1e-9).all()
     if len(heights) < 2 or np.diff(np.sort(heights)).min() >= 0.1:
-        assert placed == pytest.approx(heights)  # nothing moves without need
+        assert placed == pytest.approx(heights)  # nothing moves unless it has to
 
 
-def test_limits_of_nearly_constant_values_are_not_blown_up():
+def test_limits_of_nearly_constant_values_are_not_zoomed_in():
     low, high = padded([[0.99999, 1.0]], least=0.01)
     assert low < 0.995
     assert high > 1.0
@@ -61,7 +61,7 @@ def test_limits_of_nearly_constant_values_are_not_blown_up():
     assert low < 3.0 < high
 
 
-def test_rank_correlation_without_meaning_is_none():
+def test_rank_correlation_that_is_not_defined_is_none():
     assert rank_correlation(np.ones(5), np.arange(5)) is None
     assert rank_correlation(np.arange(2), np.arange(2)) is None
     assert rank_correlation(np.arange(5), -np.arange(5)) == pytest.approx(-1)
@@ -85,7 +85,7 @@ def test_likely_prices_match_the_simulated_ones():
     price = random.normal(1.0, 0.05, 40_000)
     for _ in range(10):
         price = np.clip(price + 0.05 * (1.5 - price) + random.normal(0, 0.2, price.shape), 0, 5)
-    expected = _price_law(np.array(10)).ppf([0.1, 0.5, 0.9, 0.99])
+    expected = _price_distribution(np.array(10)).ppf([0.1, 0.5, 0.9, 0.99])
     np.testing.assert_allclose(np.percentile(price, [10, 50, 90, 99]), expected, atol=0.03)
 
 
@@ -96,7 +96,7 @@ def test_threshold_of_a_policy_that_never_or_always_sells():
     assert _learned_threshold(np.array([0, 1, 0, 1, 1]), prices) in (0.25, 0.75)  # one state wrong either way
 
 
-def test_policy_picture_for_the_readme(tmp_path: Path):
+def test_policy_png_for_the_readme(tmp_path: Path):
     made_up.threshold_policy().save(tmp_path / "policy.safetensors")
     picture = save_policy_png(tmp_path, tmp_path / "policy.png")
     content = picture.read_bytes()
@@ -106,20 +106,20 @@ def test_policy_picture_for_the_readme(tmp_path: Path):
         save_policy_png(tmp_path / "nowhere", tmp_path / "policy.png")
 
 
-def test_models_without_a_reference_policy_or_calibration_are_not_said_to_lack_them(tmp_path: Path):
-    """MOPO has no reference policy, and ADM one model without a calibration: neither was forgotten."""
+def test_no_notice_where_an_algorithm_has_no_reference_or_calibration(tmp_path: Path):
+    """MOPO has no reference policy, and ADM one model without a calibration: neither is missing."""
     pool = made_up.models()["pool"]
     one = {"holdout_log_likelihood": [1.5], "k_step_error": [0.1], "k_step_error_of_no_change": [0.4]}
     for algo, models, words in (
-        ("mopo", {"pool": pool}, "4 models: hold-out log-likelihood 2.250 nats per row and target on average"),
-        ("adm", {"any_step": one}, "One model: hold-out log-likelihood 1.500 nats per row and target."),
+        ("mopo", {"pool": pool}, "4 models: hold-out log-likelihood 2.250 nats per transition and target on average"),
+        ("adm", {"any_step": one}, "One model: hold-out log-likelihood 1.500 nats per transition and target."),
     ):
         run = made_up.write_run(tmp_path / algo, config=made_up.config(algo=algo), models=models, diagnostics=None)
-        section = model_section(read_contents(run))
+        section = model_quality_section(read_contents(run))
         assert words in section
         assert "not recorded" not in section
         assert ("Calibration:" in section) == (algo == "mopo")
     run = made_up.write_run(tmp_path / "pspo", models={"pool": one})
-    section = model_section(read_contents(run))
-    for lost in ("The calibration of the models was not recorded", "The reference policy’s fit was not recorded"):
-        assert lost in section
+    section = model_quality_section(read_contents(run))
+    for notice in ("The calibration of the models was not recorded", "The reference policy’s fit was not recorded"):
+        assert notice in section

@@ -1,4 +1,4 @@
-"""Statistics of a comparison, against sums written out as loops and by what must hold of them."""
+"""Statistics of a comparison, against plain loops and by their properties."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_intervals_depend_on_the_seed_alone() -> None:
     assert probability_of_improvement(MANY, MANY, seed=5) == probability_of_improvement(MANY, MANY, seed=5)
 
 
-def test_both_sides_of_an_improvement_are_resampled_each_for_itself() -> None:
+def test_both_sides_of_an_improvement_are_resampled_independently() -> None:
     """Resampled alike, a method would beat itself with probability one half in every repetition."""
     found = probability_of_improvement(MANY, MANY)
     assert found.probability == 0.5
@@ -267,7 +267,7 @@ BAD = {
     ],
     ids=["average", "iqm", "interval", "profile", "improvement", "t-test"],
 )
-def test_scores_that_cannot_be_summed_up_are_refused(function, scores, sentence) -> None:
+def test_scores_that_cannot_be_aggregated_are_refused(function, scores, sentence) -> None:
     with pytest.raises(UserError, match=sentence):
         function(scores)
 
@@ -287,11 +287,11 @@ def test_scores_that_cannot_be_summed_up_are_refused(function, scores, sentence)
         (lambda: bootstrap_interval(average, [np.ones(2)], repetitions=0), "one repetition"),
     ],
 )
-def test_other_bad_input_gets_a_sentence_too(call, sentence) -> None:
+def test_other_bad_input_is_refused(call, sentence) -> None:
     with pytest.raises(UserError, match=sentence):
         call()
 
 
-def test_statistics_come_without_jax() -> None:
+def test_statistics_do_not_import_jax() -> None:
     code = "import sys, pspo.report.statistics; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

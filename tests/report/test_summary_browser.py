@@ -1,4 +1,4 @@
-"""The page over many runs in a real browser: it sorts, leads from a number to its run, and the console stays silent."""
+"""The summary page in a real browser: tables sort, numbers link to their runs, and the console stays silent."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import summary_cases as cases
 from PIL import Image
 
 from pspo.report.records import Results
 from pspo.report.summary.page import write_summary
+from tests.report import summary_cases as cases
 from tests.report.browser import NAMES, Browser, browse, find_browser
 
 pytestmark = pytest.mark.skipif(
@@ -43,7 +43,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(chromium: Browser, folder: Path) -> Iterator[Browser]:
-    """The page, freshly opened; nothing may have been said on the console when the test is over."""
+    """The page, newly opened; nothing may be on the console when the test ends."""
     chromium.complaints.clear()
     chromium.open(folder / "report.html")
     yield chromium
@@ -65,7 +65,7 @@ def direction(browser: Browser, table: str) -> list[str]:
     return browser.ask(f"{heads}.map(h => h.getAttribute('aria-sort') || 'fixed')")
 
 
-def test_a_console_that_complains_is_heard(chromium: Browser, tmp_path: Path):
+def test_console_errors_are_noticed(chromium: Browser, tmp_path: Path):
     """Otherwise a silent console would prove nothing."""
     page = tmp_path / "broken.html"
     page.write_text("<!DOCTYPE html><script>nonsense()</script>")
@@ -90,12 +90,12 @@ def test_a_click_sorts_by_value_and_another_one_reverses(browser: Browser):
 
 def test_numbers_are_sorted_as_numbers_and_missing_ones_stay_last(browser: Browser):
     scores = [score for row in cases.SCORES.values() for score in row if score is not None]
-    lost = ["–"] * (36 - len(scores))
+    missing = ["–"] * (36 - len(scores))
     shown = [f"{score:.2f}".replace("-", "−") for score in sorted(scores)]
     browser.click(head("runs", 5))
-    assert column(browser, "runs", 5) == shown + lost
+    assert column(browser, "runs", 5) == shown + missing
     browser.click(head("runs", 5))
-    assert column(browser, "runs", 5) == shown[::-1] + lost
+    assert column(browser, "runs", 5) == shown[::-1] + missing
     browser.click(head("scores", 4))
     assert column(browser, "scores", 4) == ["32.9 ± 58.3", "102.0 ± 0.0", "missing"]
     browser.click(head("scores", 4))
@@ -111,11 +111,11 @@ def test_heads_are_buttons_for_the_keyboard(browser: Browser):
     assert column(browser, "scores", 1)[0] == "liquidation"
 
 
-def test_a_number_leads_to_its_runs_and_these_to_command_and_page(browser: Browser):
+def test_a_number_links_to_its_runs_commands_and_page(browser: Browser):
     browser.click("#table-scores tbody tr:first-child td:nth-child(2) a")
     browser.wait_for("location.hash === '#runs-0-0'")
-    browser.wait_for("document.querySelectorAll('tr.meant').length === 4")
-    marked = "[...document.querySelectorAll('tr.meant')].map(r => r.cells[1].textContent + r.cells[2].textContent)"
+    browser.wait_for("document.querySelectorAll('tr.selected').length === 4")
+    marked = "[...document.querySelectorAll('tr.selected')].map(r => r.cells[1].textContent + r.cells[2].textContent)"
     assert browser.ask(marked) == ["PSPO0", "PSPO1", "PSPO2", "PSPO3"]
     seen = "(b => b.top >= 0 && b.bottom <= innerHeight)(document.querySelector('#run-0').getBoundingClientRect())"
     browser.wait_for(seen)
@@ -131,7 +131,7 @@ def test_a_number_leads_to_its_runs_and_these_to_command_and_page(browser: Brows
     browser.wait_for("document.title === 'The run itself'")
 
 
-def test_hostile_names_are_words(browser: Browser):
+def test_hostile_names_are_text(browser: Browser):
     assert browser.ask("document.querySelectorAll('script').length") == 1
     assert browser.ask("document.querySelector('h1').textContent") == f"Table 1: {cases.HOSTILE}"
     names = "[...document.querySelectorAll('#table-scores thead th')].map(h => h.textContent)"
@@ -139,7 +139,7 @@ def test_hostile_names_are_words(browser: Browser):
 
 
 @pytest.mark.parametrize("width", [1280, 420])
-def test_the_page_fits_its_window_and_can_be_seen(browser: Browser, folder: Path, width: int, tmp_path: Path):
+def test_the_page_fits_its_window_and_is_not_blank(browser: Browser, folder: Path, width: int, tmp_path: Path):
     browser.open(folder / "report.html", width)
     assert browser.ask("document.documentElement.scrollWidth") <= width  # wide tables scroll by themselves
     with Image.open(browser.screenshot(tmp_path / "page.png")) as picture:

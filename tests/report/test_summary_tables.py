@@ -1,4 +1,4 @@
-"""Tables over many runs: every number against a computation of its own, every gap said."""
+"""Tables of the summary page: every number against an independent computation, every missing run listed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import summary_cases as cases
 from scipy.stats import ttest_rel
 
 from pspo.envs.task import get_task
 from pspo.report.records import Record, Results
-from pspo.report.summary.ablation import ablation_part
-from pspo.report.summary.comparison import comparison_part
-from pspo.report.summary.curves import courses, pessimism_part, verdict
-from pspo.report.summary.doubt import uncertainty_part
-from pspo.report.summary.gaps import missing_part
-from pspo.report.summary.overhead import overhead_part
-from pspo.report.summary.scores import scores_part
-from pspo.report.summary.tables import Cell, Table
+from pspo.report.summary.ablation import ablation_section
+from pspo.report.summary.comparison import comparison_section
+from pspo.report.summary.missing_runs import missing_runs_section
+from pspo.report.summary.overhead_table import overhead_section
+from pspo.report.summary.pessimism import compared, pessimism_section, training_curves
+from pspo.report.summary.score_table import scores_section
+from pspo.report.summary.section import Cell, Table
+from pspo.report.summary.uncertainty import uncertainty_section
+from tests.report import summary_cases as cases
 
 
 def plain(words: str) -> str:
@@ -32,7 +32,7 @@ def shown(table: Table) -> list[list[str]]:
 
 
 def scores(results: Results) -> Table:
-    (table,) = scores_part(results).tables
+    (table,) = scores_section(results).tables
     return table
 
 
@@ -52,11 +52,11 @@ def test_scores_are_mean_and_sample_deviation():
             continue
         assert here.value == pytest.approx(statistics.mean(known))
         assert plain(here.shown) == f"{statistics.mean(known):.1f} ± {statistics.stdev(known):.1f}"
-        assert here.lacking == ("" if len(known) == 4 else "2 of 4 seeds")
+        assert here.incomplete == ("" if len(known) == 4 else "2 of 4 seeds")
         assert here.target.startswith("runs-")
 
 
-def test_the_best_of_a_row_is_marked_with_all_that_look_the_same():
+def test_the_best_of_a_row_and_ties_are_marked():
     table = scores(cases.made_up())
     best = {
         row[0].shown: [column.title for column, c in zip(table.columns, row, strict=True) if c.best]
@@ -71,14 +71,14 @@ def test_the_best_of_a_row_is_marked_with_all_that_look_the_same():
     assert not any(c.best for row in alone.rows for c in row)
 
 
-def test_the_average_is_over_what_all_methods_have_and_says_so():
+def test_the_average_is_over_datasets_that_all_methods_have():
     table = scores(cases.made_up())
     expected = np.mean([np.mean(cases.SCORES[d, "pspo"]) for d in ("hopper-medium", "walker2d-medium")])
     assert table.foot[0][0].shown == "Average of 2"
     assert cell(table, "Average of 2", "PSPO").value == pytest.approx(expected)
     assert cell(table, "Average of 2", "PSPO").beside == "95.7"  # of 103.2 and 88.1; the paper's 102.3 is left out too
     assert cell(table, "Average of 2", cases.HOSTILE).beside == ""
-    assert "leaves out what not all methods have: liquidation." in table.caption
+    assert "leaves out datasets that some method lacks: liquidation." in table.caption
     whole = scores(cases.made_up({pair: [1.0, 2.0] for pair in cases.SCORES}))
     assert whole.foot[0][0].shown == "Average"
     assert "leaves out" not in whole.caption
@@ -89,7 +89,7 @@ def test_the_average_is_over_what_all_methods_have_and_says_so():
     assert "There is no average" in scores(cases.made_up(one)).caption
 
 
-def test_a_method_without_any_score_does_not_take_the_average_from_the_others():
+def test_a_method_without_scores_leaves_the_average_of_the_others():
     found = {pair: ([None] if pair[1] == "awkward" else row) for pair, row in cases.SCORES.items()}
     table = scores(cases.made_up(found))
     assert table.foot[0][0].shown == "Average"
@@ -97,7 +97,7 @@ def test_a_method_without_any_score_does_not_take_the_average_from_the_others():
     assert cell(table, "Average", "PSPO").value is not None
 
 
-def test_what_the_paper_prints_and_the_optimum_stand_beside():
+def test_printed_scores_and_the_optimum_are_shown():
     table = scores(cases.made_up())
     assert plain(cell(table, "hopper-medium", "PSPO").beside) == "103.2 ± 1.5"
     assert plain(cell(table, "hopper-medium", cases.HOSTILE).beside) == "68.00 ± 20.25"
@@ -110,7 +110,7 @@ def test_what_the_paper_prints_and_the_optimum_stand_beside():
     assert bare.beside == ""
 
 
-def test_one_seed_is_a_number_alone():
+def test_one_seed_has_no_standard_deviation():
     table = scores(cases.made_up({("a", "pspo"): [12.34], ("b", "pspo"): [5.0]}))
     assert shown(table)[0] == ["a", "12.3"]
 
@@ -126,29 +126,29 @@ def test_one_dataset_shows_each_seed():
         ["Optimum", "101.83", "", "", "", "", ""],
     ]
     assert [c.target for c in table.rows[0][3:5]] == ["run-0", "run-1"]
-    assert table.rows[1][1].lacking == "1 of 2 seeds"
+    assert table.rows[1][1].incomplete == "1 of 2 seeds"
     assert [row[1].best for row in table.rows] == [True, False]
 
 
 def test_runs_without_a_simulator_with_no_number_or_twice():
-    unjudged = Record("own", "pspo", 0, status="finished", result={"seconds": 1.0})
+    unscored = Record("own", "pspo", 0, status="finished", result={"seconds": 1.0})
     strange = Record("own", "b", 0, status="finished", result={"score": float("nan")})
     twice = [Record("own", "c", 0, status="finished", result={"score": value}) for value in (1.0, 3.0)]
-    results = Results("t", ["own"], {"pspo": "P", "b": "B", "c": "C"}, [unjudged, strange, *twice], first="pspo")
+    results = Results("t", ["own"], {"pspo": "P", "b": "B", "c": "C"}, [unscored, strange, *twice], first="pspo")
     table = scores(results)
     assert [row[:3] for row in shown(table)] == [
         ["P", "no simulator", "no simulator"],
         ["B", "not a number", "not a number"],
         ["C", "2.00 ± 1.41", "1.00"],
     ]
-    assert table.rows[2][2].lacking == "first of 2"
-    assert comparison_part(results) is None  # one method with a score
+    assert table.rows[2][2].incomplete == "first of 2"
+    assert comparison_section(results) is None  # one method with a score
     assert [row[1].value for row in table.rows] == [None, None, pytest.approx(2.0)]
 
 
 ABLATION = {
-    ("hopper-medium", "pspo"): [100.0, 104.0],  # 102, spread 2 sqrt(2)
-    ("hopper-medium", "no"): [45.0, 39.0],  # 42, spread 3 sqrt(2)
+    ("hopper-medium", "pspo"): [100.0, 104.0],  # mean 102, std 2 sqrt(2)
+    ("hopper-medium", "no"): [45.0, 39.0],  # mean 42, std 3 sqrt(2)
     ("walker2d-medium", "pspo"): [50.0, 60.0],
     ("walker2d-medium", "no"): [70.0, 73.0],
     ("a", "pspo"): [8.0],
@@ -167,7 +167,7 @@ def test_ablations_by_hand():
         "hopper-medium": {"no": {"drop": 68.1, "fold": 0.96, "arrow": "down"}},
         "walker2d-medium": {"no": {"drop": -2.0, "fold": 9, "arrow": "up"}},
     }
-    (table,) = ablation_part(cases.made_up(ABLATION, published=paper)).tables
+    (table,) = ablation_section(cases.made_up(ABLATION, published=paper)).tables
     assert [column.title for column in table.columns] == [
         *("Dataset", "Ablation", "Score of PSPO", "Score", "Change", "The paper"),
     ]
@@ -175,7 +175,7 @@ def test_ablations_by_hand():
         ["hopper-medium", "no", "102.0 ± 2.8", "42.0 ± 4.2", "↓58.8 % (↑1.5x)", "↓68.1 % (↓0.96x)"],
         ["walker2d-medium", "no", "55.0 ± 7.1", "71.5 ± 2.1", "↑30.0 % (↓0.3x)", "↑2.0 % (↑9x)"],
         ["a", "no", "8.0", "4.0", "↓50.0 % (one seed)", "–"],
-        ["b", "no", "8.0 ± 0.0", "8.0 ± 0.0", "0.0 % (no spread)", "–"],
+        ["b", "no", "8.0 ± 0.0", "8.0 ± 0.0", "0.0 % (std 0)", "–"],
         ["c", "no", "−15.0 ± 7.1", "−4.5 ± 0.7", "↑70.0 % (↓0.1x)", "–"],
         ["d", "no", "8.0", "missing", "missing", "–"],
     ]
@@ -183,16 +183,16 @@ def test_ablations_by_hand():
     assert table.rows[0][5].value == -68.1
 
 
-def test_an_ablation_of_nothing_says_so():
-    alone = ablation_part(cases.made_up({("a", "pspo"): [1.0]}))
+def test_an_ablation_without_variants_has_a_notice():
+    alone = ablation_section(cases.made_up({("a", "pspo"): [1.0]}))
     assert alone.tables == []
-    assert "nothing to compare" in alone.lacking[0]
+    assert "nothing to compare" in alone.notices[0]
 
 
 def test_comparison_by_counting():
-    part = comparison_part(cases.made_up())
-    assert part
-    (table,) = part.tables
+    section = comparison_section(cases.made_up())
+    assert section
+    (table,) = section.tables
     shared = ("hopper-medium", "walker2d-medium")
     every = {m: [[s for s in cases.SCORES[d, m] if s is not None] for d in shared] for m in cases.METHODS}
     for method, found in every.items():
@@ -214,68 +214,68 @@ def test_comparison_by_counting():
         t, p = ttest_rel(*means, alternative="greater")
         assert cell(table, name, "t").value == pytest.approx(t)
         assert cell(table, name, "p").value == pytest.approx(p)
-    assert part.sentences == [
-        "Over 22 runs of 3 methods on 2 datasets. Left out, as not all methods have a score there: liquidation."
+    assert section.sentences == [
+        "Over 22 runs of 3 methods on 2 datasets. Left out, because not all methods have a score there: liquidation."
     ]
 
 
 def test_comparisons_need_something_to_compare():
     two = {("a", "pspo"): [1.0, 2.0], ("a", "no"): [1.5, 0.5]}
-    small = comparison_part(cases.made_up(two))
+    small = comparison_section(cases.made_up(two))
     assert small
     assert small.figures == []  # two dots are no figure
     titles = [column.title for column in small.tables[0].columns]
     assert titles == ["Method", "IQM", "Average", "PSPO better"]  # no test over one dataset
-    nobody_first = comparison_part(cases.made_up(two, first=""))
-    assert nobody_first
-    assert [column.title for column in nobody_first.tables[0].columns] == ["Method", "IQM", "Average"]
-    single = comparison_part(cases.made_up({pair: [float(len(pair[0]))] for pair in cases.SCORES}))
+    without_first = comparison_section(cases.made_up(two, first=""))
+    assert without_first
+    assert [column.title for column in without_first.tables[0].columns] == ["Method", "IQM", "Average"]
+    single = comparison_section(cases.made_up({pair: [float(len(pair[0]))] for pair in cases.SCORES}))
     assert single
-    assert "One seed gives no interval" in single.tables[0].caption
+    assert "There is no interval for a single seed" in single.tables[0].caption
     assert all(c.beside == "" for row in single.tables[0].rows for c in row)
     assert [c.shown for c in single.tables[0].rows[1][4:]] == ["–", "–"]  # the same difference everywhere: no t
-    assert comparison_part(cases.made_up({("a", "pspo"): [1.0]})) is None
-    assert comparison_part(cases.made_up({("a", "pspo"): [1.0], ("b", "no"): [1.0]})) is None
+    assert comparison_section(cases.made_up({("a", "pspo"): [1.0]})) is None
+    assert comparison_section(cases.made_up({("a", "pspo"): [1.0], ("b", "no"): [1.0]})) is None
 
 
-def test_pessimism_from_the_looks():
-    """Every seed: below at two looks, above at two; the gap at the end is 10 + seed, the fall 1 + seed."""
-    part = pessimism_part(cases.made_up())
-    (table,) = part.tables
+def test_pessimism_from_the_evaluations():
+    """Every seed: below at two evaluations, above at two; the gap at the end is 10 + seed, the drop 1 + seed."""
+    section = pessimism_section(cases.made_up())
+    (table,) = section.tables
     assert shown(table) == [["hopper-medium", "90.0", "101.5", "11.5 ± 1.3", "8 of 16", "4.0"]]
-    assert part.lacking == ["No look at both the models’ estimate and the true score: walker2d-medium, liquidation."]
-    words = plain(part.figures[0])
-    assert "above the truth at 8 of 16 looks (4 seeds); at the end it is 11.50 ± 1.29 points above." in words
-    assert "fell by 4.00 points at most from one look to the next (seed 3)." in words
+    assert section.notices == ["No evaluation has both an estimate and a true score: walker2d-medium, liquidation."]
+    words = plain(section.figures[0])
+    assert "above the true score at 8 of 16 evaluations (4 seeds); at the end it is 11.50 ± 1.29 points above." in words
+    assert "The largest drop of the true score between two evaluations is 4.00 points (seed 3)." in words
 
 
-def test_unfinished_curves_count_only_where_no_other_is_there():
+def test_unfinished_curves_count_only_without_finished_ones():
     results = cases.made_up()
     cut = [replace(r, status="unfinished") if r.seed else r for r in results.records]
-    (table,) = pessimism_part(replace(results, records=cut)).tables
+    (table,) = pessimism_section(replace(results, records=cut)).tables
     assert shown(table) == [["hopper-medium", "90.0", "100.0", "10.0", "2 of 4", "1.0"]]
 
 
-def test_a_steady_course_is_called_so():
+def test_a_curve_that_never_falls_is_described():
     results = cases.made_up({("hopper-medium", "pspo"): [1.0]})
-    rising = [row | {"score": float(row["step"]), "imagined_return": 0.0} for row in cases.curve(0)]
+    rising = [row | {"score": float(row["step"]), "model_return": 0.0} for row in cases.curve(0)]
     results = replace(results, records=[replace(results.records[0], curve=rising)])
-    words = verdict(courses(results, "hopper-medium", "pspo"))
-    assert "above the truth at 0 of 4 looks (1 seed)" in words
+    words = compared(training_curves(results, "hopper-medium", "pspo"))
+    assert "above the true score at 0 of 4 evaluations (1 seed)" in words
     assert "points below. The true score never fell" in words
 
 
 def test_spearman_of_each_seed_beside_the_papers():
-    part = uncertainty_part(cases.made_up(published={"spearman": -0.2995}))
-    (table,) = part.tables
+    section = uncertainty_section(cases.made_up(published={"spearman": -0.2995}))
+    (table,) = section.tables
     each = [-0.30, -0.29, -0.28, -0.27]
     expected = f"−{-statistics.mean(each):.3f} ± {statistics.stdev(each):.3f}"
     assert shown(table)[0] == ["hopper-medium", expected, "−0.300, −0.290, −0.280, −0.270"]
     assert shown(table)[-1] == ["The paper", "−0.2995", ""]
-    assert "negative in 12 of 12 runs" in part.sentences[0]
-    assert part.figures[0].count("<svg") == 3
-    nothing = uncertainty_part(cases.made_up({("a", "pspo"): [None]}))
-    assert nothing.lacking == ["No uncertainty was recorded: a."]
+    assert "negative in 12 of 12 runs" in section.sentences[0]
+    assert section.figures[0].count("<svg") == 3
+    nothing = uncertainty_section(cases.made_up({("a", "pspo"): [None]}))
+    assert nothing.notices == ["No uncertainty was recorded: a."]
 
 
 def test_overhead_compares_by_ratios():
@@ -286,30 +286,30 @@ def test_overhead_compares_by_ratios():
     paper = {"pspo": {"train": [112.078, 0.619]}, "pmdb": {"train": [80.853, 0.408]}}
     methods = {"pspo": "PSPO", "pmdb": "PMDB", "adm": "ADM"}
     results = Results("Overhead", [], methods, [], first="pspo", costs=costs, published=paper, command="pspo ...")
-    part = overhead_part(results)
-    assert shown(part.tables[0]) == [
+    section = overhead_section(results)
+    assert shown(section.tables[0]) == [
         ["PSPO", "64.0", "1.00×", "112.078 ± 0.619", "1.00×"],
         ["PMDB", "640", "10.0×", "80.853 ± 0.408", "0.721×"],
         ["ADM", "missing", "–", "–", "–"],
     ]
-    assert part.tables[0].rows[1][1].beside == "600 to 700"
-    assert part.lacking == ["Not measured: ADM."]
-    assert overhead_part(replace(results, costs={})).lacking == ["No milliseconds were measured."]
+    assert section.tables[0].rows[1][1].beside == "600 to 700"
+    assert section.notices == ["Not measured: ADM."]
+    assert overhead_section(replace(results, costs={})).notices == ["No milliseconds were measured."]
 
 
-def test_everything_missing_is_listed_with_its_reason():
+def test_missing_runs_are_listed_with_their_reason():
     results = cases.made_up()
     results = replace(results, methods=results.methods | {"never": "Never"})
-    part = missing_part(results)
-    assert part
+    section = missing_runs_section(results)
+    assert section
     failed = ["failed", "the run diverged at iteration 3: lower the learning rate."]
     missing = ["missing", "It was never started."]
-    assert shown(part.tables[0]) == [
+    assert shown(section.tables[0]) == [
         ["Never", "every dataset", "all", "missing", "No such run was found."],
         [cases.HOSTILE, "walker2d-medium", "1", *failed],
         [cases.HOSTILE, "walker2d-medium", "3", *missing],
         [cases.AWKWARD, "liquidation", "0, 2, 3", *missing],
         [cases.AWKWARD, "liquidation", "1", *failed],
     ]
-    assert part.sentences == ["6 of 36 runs have no result. Tables and figures are made of the others."]
-    assert missing_part(cases.made_up({pair: [1.0] for pair in cases.SCORES})) is None
+    assert section.sentences == ["6 of 36 runs have no result. Tables and figures use the others."]
+    assert missing_runs_section(cases.made_up({pair: [1.0] for pair in cases.SCORES})) is None

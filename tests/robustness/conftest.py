@@ -1,4 +1,4 @@
-"""One finished run for all tests here: training takes seconds, what is done to it afterwards does not."""
+"""One finished run for all tests here: training takes seconds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from pspo.cli.main import main
-from tests.robustness.at_work import TRAIN
+from tests.robustness.training_process import TRAIN
 
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory) -> Path:
-    """The run that nobody disturbs. Tests copy it before they write to it."""
+    """A run that was never interrupted. Tests copy it before they write to it."""
     run = tmp_path_factory.mktemp("whole") / "run"
     assert main([*TRAIN, "--out", str(run)]) == 0
     return run

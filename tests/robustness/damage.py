@@ -1,4 +1,4 @@
-"""What can happen to a file: bytes that change, and JSON whose values somebody has edited. For hypothesis."""
+"""Damaged files for hypothesis: bytes that change, and JSON whose values were edited."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from hypothesis import strategies as st
 from pspo.core.errors import UserError
 
 FEW_AND_MANY = [pytest.param(1, id="few"), pytest.param(40, marks=pytest.mark.slow, id="many")]
-"""Times the number of examples that a property is tried on."""
+"""Factors of the number of examples that a property is tested with."""
 
 
 def bounded(examples: int) -> settings:
-    """The same examples at every run, and no more than that."""
+    """The same examples at every run, and at most so many."""
     return settings(
         max_examples=examples,
         derandomize=True,
         database=None,
         deadline=None,
-        phases=(Phase.explicit, Phase.generate),  # shrinking takes longer than looking at what is found
+        phases=(Phase.explicit, Phase.generate),  # shrinking takes longer than reading the example
         suppress_health_check=list(HealthCheck),
     )
 
 
 def refused_or(read: Callable[[], Any]) -> Any:
-    """What was read, or None where it was refused in one sentence. Anything else is an error of the test."""
+    """What was read, or None where it was refused in one sentence. Any other error fails the test."""
     try:
         return read()
     except UserError as problem:
-        said = str(problem)
-    assert said.strip()
-    assert "\n" not in said
-    assert len(said) < 1000
+        message = str(problem)
+    assert message.strip()
+    assert "\n" not in message
+    assert len(message) < 1000
     return None
 
 
@@ -46,27 +46,27 @@ def refused_or(read: Callable[[], Any]) -> Any:
 
 @st.composite
 def damaged(draw: st.DrawFn, content: bytes) -> bytes:
-    """Up to three of: bits that flip, bytes that go, come, are replaced or moved, a file that is cut or repeated."""
-    found = bytearray(content)
+    """Up to three of: flipped bits, bytes dropped, inserted, replaced or repeated, a file cut short."""
+    result = bytearray(content)
     for _ in range(draw(st.integers(1, 3))):
-        at = draw(st.integers(0, max(len(found) - 1, 0)))
-        stop = min(len(found), at + draw(st.sampled_from([1, 2, 4, 8, 40, 300])))
+        at = draw(st.integers(0, max(len(result) - 1, 0)))
+        stop = min(len(result), at + draw(st.sampled_from([1, 2, 4, 8, 40, 300])))
         how = draw(st.sampled_from(["flip", "cut", "drop", "insert", "blank", "fill", "repeat"]))
-        if how == "flip" and found:
-            found[at] ^= 1 << draw(st.integers(0, 7))
+        if how == "flip" and result:
+            result[at] ^= 1 << draw(st.integers(0, 7))
         elif how == "cut":
-            del found[at:]
+            del result[at:]
         elif how == "drop":
-            del found[at:stop]
+            del result[at:stop]
         elif how == "insert":
-            found[at:at] = draw(st.binary(min_size=1, max_size=40))
+            result[at:at] = draw(st.binary(min_size=1, max_size=40))
         elif how == "blank":
-            found[at:stop] = bytes(stop - at)
+            result[at:stop] = bytes(stop - at)
         elif how == "fill":
-            found[at:stop] = b"\xff" * (stop - at)
+            result[at:stop] = b"\xff" * (stop - at)
         elif how == "repeat":
-            found[at:at] = found[at:stop]
-    return bytes(found)
+            result[at:at] = result[at:stop]
+    return bytes(result)
 
 
 # JSON
@@ -90,15 +90,15 @@ ODD: list[Any] = [
 
 @st.composite
 def edited(draw: st.DrawFn, value: Any) -> Any:
-    """Up to three edits: a value of another kind, a key that goes, comes or is renamed, two that are swapped."""
-    found = copy.deepcopy(value)
+    """Up to three edits: a value of another kind, a key removed, added or renamed, two values swapped."""
+    result = copy.deepcopy(value)
     for _ in range(draw(st.integers(1, 3))):
-        places = list(_places(found))
-        parent, key = draw(st.sampled_from(places)) if places else (None, None)
+        slots = list(_slots(result))
+        parent, key = draw(st.sampled_from(slots)) if slots else (None, None)
         how = draw(st.sampled_from(["replace", "replace", "replace", "remove", "add", "rename", "swap"]))
         odd = copy.deepcopy(draw(st.sampled_from(ODD)))
         if parent is None or (how == "replace" and draw(st.integers(0, 60)) == 0):
-            found = odd
+            result = odd
         elif how == "replace":
             parent[key] = odd
         elif how == "remove":
@@ -108,29 +108,29 @@ def edited(draw: st.DrawFn, value: Any) -> Any:
         elif how == "rename" and isinstance(parent, dict):
             parent[f"{key}x"] = parent.pop(key)
         elif how == "swap":
-            other, its = draw(st.sampled_from(places))
+            other, its = draw(st.sampled_from(slots))
             if _holds(parent[key], other) or _holds(other[its], parent):
                 continue
             parent[key], other[its] = other[its], parent[key]
-    return found
+    return result
 
 
-def _places(value: Any) -> Any:
-    """(container, key) of everything in the tree."""
+def _slots(value: Any) -> Any:
+    """(container, key) of every value in the tree."""
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in list(inside)[:400]:
         yield value, key
         if isinstance(part, dict | list):
-            yield from _places(part)
+            yield from _slots(part)
 
 
 def _holds(value: Any, container: Any) -> bool:
-    return value is container or any(part is container for parent, _ in _places(value) for part in [parent])
+    return value is container or any(part is container for parent, _ in _slots(value) for part in [parent])
 
 
 @st.composite
 def edited_text(draw: st.DrawFn, value: Any) -> str:
-    """The same as a file has it; sometimes with what no editor would leave behind."""
+    """The same as text; sometimes nested too deeply, with keys twice, cut short, or inside a list."""
     how = draw(st.sampled_from(["edited"] * 12 + ["deep", "twice", "cut", "list"]))
     if how == "deep":
         return draw(st.sampled_from(["[" * 100_000, '{"a":' * 100_000, "[" * 50_000 + "]" * 50_000]))

@@ -13,13 +13,13 @@ import pytest
 
 import pspo
 from pspo.cli.main import main
-from tests.robustness.at_work import TRAIN, outcome
+from tests.robustness.training_process import TRAIN, outcome
 
 DAY = 86_400.0
 JUMPS = (0.0, -3 * DAY, 4000 * DAY, -1.0, -4000 * DAY, 0.5)
 
 
-def test_a_run_under_a_jumping_clock_ends_in_the_same_bits(whole: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_jumping_clock_changes_no_bit_of_a_run(whole: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     run, jumps, real = tmp_path / "run", itertools.cycle(JUMPS), time.time
     words = [word for word in TRAIN if word != "--quiet"]  # lines with speeds
     begun = time.monotonic()
@@ -30,12 +30,12 @@ def test_a_run_under_a_jumping_clock_ends_in_the_same_bits(whole: Path, tmp_path
     took = time.monotonic() - begun
     assert outcome(run) == outcome(whole)
     timings = json.loads((run / "manifest.json").read_text())["timings"]
-    assert set(timings) == {"prepare", "train", "judge"}
+    assert set(timings) == {"prepare", "train", "evaluate"}
     assert all(0 <= seconds <= took for seconds in timings.values())
     assert 0 <= json.loads((run / "result.json").read_text())["seconds"] <= took + 0.1
-    said = capsys.readouterr().err
-    assert "training: 4000/4000" in said
-    assert not re.search(r"-\d+/s", said)
+    output = capsys.readouterr().err
+    assert "training: 4000/4000" in output
+    assert not re.search(r"-\d+/s", output)
 
 
 FORBIDDEN = {("time", "time"), ("time", "time_ns"), ("datetime", "now"), ("datetime", "utcnow"), ("date", "today")}
@@ -43,8 +43,8 @@ SOURCES = sorted(Path(pspo.__file__).parent.rglob("*.py"))
 
 
 @pytest.mark.parametrize("name", ["time", "datetime"])
-def test_nothing_asks_for_the_time_of_day(name: str) -> None:
-    """Seconds come from clocks that only go forward; results name no date."""
+def test_no_module_asks_for_the_time_of_day(name: str) -> None:
+    """Seconds come from monotonic clocks; results contain no date."""
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

@@ -1,4 +1,4 @@
-"""Files that cannot be written to their end: one sentence, nothing half-written, and the earlier file is kept.
+"""Files that cannot be written completely: one sentence, nothing half-written, and the earlier file is kept.
 
 The kernel refuses writes past a size per file: the same error path as a full disk, without needing one. Training on
 a disk that fills up is in tests/cli/test_bad_input.py; here on a real one, where the system lets us mount it.
@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from pspo.cli.main import main
-from pspo.evaluation.ope import of_run
-from tests.robustness.at_work import TRAIN, one_sentence, outcome
+from pspo.evaluation.ope import estimate_run
+from tests.robustness.training_process import TRAIN, one_sentence, outcome
 
 
 @contextlib.contextmanager
@@ -38,38 +38,41 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def fails(words: list[object], folder: Path, capsys, size: int) -> str:
-    """The command's one sentence; the folder is left as it was."""
+    """The command's message; the folder must be left as it was."""
     before = contents(folder)
     capsys.readouterr()
     with at_most(size):
         code = main(list(map(str, words)))
     assert code == 2
-    said = one_sentence(capsys.readouterr().err)
-    assert "File too large" in said or "truncated" in said or "errno = 27" in said, said
+    message = one_sentence(capsys.readouterr().err)
+    assert any(words in message for words in ("File too large", "truncated", "errno = 27")), message
     assert contents(folder) == before
-    return said
+    return message
 
 
 @pytest.mark.parametrize("ending", ["npz", "hdf5", "parquet", "csv"])
-def test_a_conversion_keeps_the_earlier_file(ending: str, tmp_path: Path, capsys) -> None:
+def test_a_failed_conversion_keeps_the_earlier_file(ending: str, tmp_path: Path, capsys) -> None:
     big = tmp_path / "big.npz"
     assert main(["data", "make", "liquidation", "--size", "3000", "--out", str(big)]) == 0
     folder = tmp_path / "out"
     folder.mkdir()
     out = folder / f"log.{ending}"
     assert main(["data", "make", "liquidation", "--size", "40", "--out", str(out)]) == 0
-    said = fails(["data", "convert", big, out], folder, capsys, 20_000)
-    assert str(out) in said
+    assert str(out) in fails(["data", "convert", big, out], folder, capsys, 20_000)
     assert main(["data", "convert", str(big), str(out)]) == 0
     out.unlink()
     fails(["data", "convert", big, out], folder, capsys, 20_000)
     assert not list(folder.iterdir())
 
 
-def test_export_report_and_ope_keep_the_earlier_files(whole: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+def test_a_failed_export_report_or_ope_keeps_the_earlier_files(
+    whole: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
     run, out = tmp_path / "run", tmp_path / "run" / "policy.onnx"
     shutil.copytree(whole, run)
-    monkeypatch.setattr(of_run, "judge", lambda *_: ([], {"models": "not asked " * 500}))  # what it says takes minutes
+    monkeypatch.setattr(
+        estimate_run, "estimate", lambda *_: ([], {"models": "not asked " * 500})
+    )  # a real one takes minutes
     for again in (False, True):
         assert str(out) in fails(["export", run, out], run, capsys, 500)
         assert "report.html" in fails(["report", run], run, capsys, 500)
@@ -80,7 +83,7 @@ def test_export_report_and_ope_keep_the_earlier_files(whole: Path, tmp_path: Pat
             assert main(["ope", str(run), "--quiet"]) == 0
 
 
-def test_a_run_that_cannot_go_on_goes_on_later(whole: Path, tmp_path: Path, capsys) -> None:
+def test_a_run_stopped_by_a_full_disk_is_resumed_when_there_is_room(whole: Path, tmp_path: Path, capsys) -> None:
     """Resumed from its last checkpoint on a full disk, and again when there is room."""
     run = tmp_path / "run"
     shutil.copytree(whole, run)
@@ -89,9 +92,9 @@ def test_a_run_that_cannot_go_on_goes_on_later(whole: Path, tmp_path: Path, caps
     before = {name: (run / name).read_bytes() for name in ("config.json", "metrics.jsonl")}
     with at_most(1000):  # enough for the manifest, not for a policy
         assert main(["resume", str(run), "--quiet"]) == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert said[-1].startswith("pspo: cannot read or write")
-    assert "Traceback" not in "".join(said)
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[-1].startswith("pspo: cannot read or write")
+    assert "Traceback" not in "".join(lines)
     assert before["config.json"] == (run / "config.json").read_bytes()
     assert not (run / "result.json").exists()
     assert not list(run.rglob(".*"))
@@ -105,13 +108,13 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     disk.mkdir()
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True)
     if made.returncode:
-        pytest.skip("this system lets us mount nothing")
+        pytest.skip("this system does not allow mounting")
     yield disk
     subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_really_full(whole: Path, tiny_disk: Path) -> None:
+def test_training_on_a_mounted_disk_that_is_full(whole: Path, tiny_disk: Path) -> None:
     (tiny_disk / "ballast").write_bytes(bytes(44 * 1024))
     words = [sys.executable, "-m", "pspo", *TRAIN, "--out", str(tiny_disk / "run")]
     full = subprocess.run(words, capture_output=True, text=True, timeout=300, env=dict(os.environ))
@@ -121,6 +124,6 @@ def test_a_disk_that_is_really_full(whole: Path, tiny_disk: Path) -> None:
     (tiny_disk / "ballast").unlink()
     again = [sys.executable, "-m", "pspo", "resume", str(tiny_disk / "run"), "--quiet"]
     done = subprocess.run(again, capture_output=True, text=True, timeout=300, env=dict(os.environ))
-    if done.returncode:  # the report alone is larger than the disk: it comes last
+    if done.returncode:  # the report, which is written last, is larger than the disk
         assert "report.html" in done.stderr
     assert outcome(tiny_disk / "run") == outcome(whole)

@@ -1,7 +1,7 @@
-"""Checkpoints, policies and cached models under any damage: the same numbers, or none at all.
+"""Damaged checkpoints, policies and cached models: the same numbers are read, or none.
 
-Damage to bytes meets the checksum. Edits come with a checksum of their own, as only ill will could: what is read must
-still be a state of the right form, or a policy that can act.
+Damaged bytes do not match the checksum. Edited files have a correct checksum, as after an attack: what is read must
+still be a state of the right shape, or a policy that can act.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def changes(arrays: dict[str, np.ndarray]) -> st.SearchStrategy[tuple[str, int]]
 
 
 @pytest.mark.parametrize("times", FEW_AND_MANY)
-def test_a_damaged_checkpoint_is_said_and_the_one_before_is_used(times: int, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(times: int, tmp_path: Path) -> None:
     before = STATE._replace(step=jnp.int32(10))
     checkpoint.save(tmp_path, 10, before)
     checkpoint.save(tmp_path, 20, STATE)
@@ -63,20 +63,20 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_is_used(times: int, tmp
     @given(damaged(whole))
     def check(content: bytes) -> None:
         newest.write_bytes(content)
-        said: list[str] = []
-        found = checkpoint.load_newest(tmp_path, STATE, said.append)
+        messages: list[str] = []
+        found = checkpoint.load_newest(tmp_path, STATE, messages.append)
         assert found is not None
         step, state = found
-        assert (step, len(said)) in ((20, 0), (10, 1))
+        assert (step, len(messages)) in ((20, 0), (10, 1))
         wanted = STATE if step == 20 else before
         assert all((a == b).all() for a, b in zip(state, wanted, strict=True))
-        assert all("\n" not in text for text in said)
+        assert all("\n" not in text for text in messages)
 
     check()
 
 
 @pytest.mark.parametrize("times", FEW_AND_MANY)
-def test_an_edited_checkpoint_is_a_state_or_passed_over(times: int, tmp_path: Path) -> None:
+def test_an_edited_checkpoint_is_a_state_of_the_right_shape_or_skipped(times: int, tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 20, STATE)
     newest = tmp_path / "0000000020.safetensors"
     whole, facts = read_arrays(newest)
@@ -88,18 +88,18 @@ def test_an_edited_checkpoint_is_a_state_or_passed_over(times: int, tmp_path: Pa
     def check(change: tuple[str, int], facts: Any) -> None:
         if not rewritten(newest, whole, change, facts):
             return
-        said: list[str] = []
-        if found := checkpoint.load_newest(tmp_path, STATE, said.append):
+        messages: list[str] = []
+        if found := checkpoint.load_newest(tmp_path, STATE, messages.append):
             assert found[0] == 20
             assert found[1].weight.shape == (2, 3)
         else:
-            assert len(said) == 1
+            assert len(messages) == 1
 
     check()
 
 
-def test_files_of_others_among_checkpoints_are_left_alone(tmp_path: Path) -> None:
-    """A name that begins like a number is no step."""
+def test_foreign_files_among_checkpoints_are_left_alone(tmp_path: Path) -> None:
+    """A name that only begins with a number is not a step."""
     for name in ("1.safetensors", "12x.safetensors", "0000000099 copy.safetensors", "²²²²²²²²²².safetensors"):
         (tmp_path / name).write_text("mine")
     for step in (10, 20, 30):
@@ -111,7 +111,7 @@ def test_files_of_others_among_checkpoints_are_left_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("times", FEW_AND_MANY)
-def test_a_damaged_policy_is_refused_or_the_same(times: int, tmp_path: Path) -> None:
+def test_a_damaged_policy_is_refused_or_unchanged(times: int, tmp_path: Path) -> None:
     path = tmp_path / "policy.safetensors"
     threshold_policy().save(path)
     obs = np.array([[1.0, 50.0, 1.2], [3.0, 20.0, 2.5]])
@@ -149,7 +149,7 @@ def test_an_edited_policy_can_act_or_is_refused(times: int, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("seal", ["[" * 50_000, "[]", "5", '{"sha256": 1}', '{"sha256": "x", "facts": {"a": 1}}', "{"])
-def test_a_seal_that_says_anything_is_corrupt(seal: str, tmp_path: Path) -> None:
+def test_a_malformed_checksum_header_is_refused(seal: str, tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
     save_file({"a": np.zeros(2)}, tmp_path / "a", metadata={"pspo": seal})
@@ -158,7 +158,7 @@ def test_a_seal_that_says_anything_is_corrupt(seal: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("facts", ["[]", "5", "[" * 50_000])
-def test_facts_that_are_none_are_corrupt_even_with_a_checksum(facts: str, tmp_path: Path) -> None:
+def test_malformed_metadata_is_refused_despite_a_correct_checksum(facts: str, tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
     arrays = {"a": np.zeros(2)}

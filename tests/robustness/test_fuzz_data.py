@@ -1,6 +1,6 @@
-"""Datasets, behaviour policies and what a collection leaves behind, under edits that keep the format whole.
+"""Edited datasets, behaviour policies and partial collections: read or refused, whatever they contain.
 
-Damage to the bytes of datasets is in tests/data/test_damaged_files.py, and here once more and wider.
+Damaged bytes of datasets are in tests/data/test_damaged_files.py, and here again with more examples.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pspo.collecting.behaviour import load_behaviour
 from pspo.collecting.experience import Experience
-from pspo.collecting.partial import progress_kept
+from pspo.collecting.partial import resumable_folder
 from pspo.collecting.store import already_collected
 from pspo.core.files import write_arrays
 from pspo.data import Dataset, load_dataset, save_dataset
@@ -48,7 +48,7 @@ odd_arrays = st.one_of(
 
 @pytest.mark.parametrize("times", FEW_AND_MANY)
 @pytest.mark.parametrize("ending", ["npz", "hdf5"])
-def test_arrays_of_any_kind_under_known_names(ending: str, times: int, tmp_path: Path) -> None:
+def test_arrays_of_any_kind_are_read_or_refused(ending: str, times: int, tmp_path: Path) -> None:
     path = tmp_path / f"log.{ending}"
     names = st.sampled_from([*clean_d4rl(), "name", "task", "notes", "next_known", "infos", "extra"])
 
@@ -75,7 +75,7 @@ def test_arrays_of_any_kind_under_known_names(ending: str, times: int, tmp_path:
 
 @pytest.mark.parametrize("times", FEW_AND_MANY)
 @pytest.mark.parametrize("ending", ["hdf5", "parquet"])
-def test_labels_of_any_kind(ending: str, times: int, tmp_path: Path) -> None:
+def test_metadata_of_any_kind_is_read_or_refused(ending: str, times: int, tmp_path: Path) -> None:
     path = save_dataset(Dataset(**clean_fields()), tmp_path / f"log.{ending}")
     table = pa.parquet.read_table(path) if ending == "parquet" else None
 
@@ -98,7 +98,7 @@ def test_labels_of_any_kind(ending: str, times: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["npz", "hdf5", "parquet", "csv"])
-def test_bytes_of_any_kind(ending: str, tmp_path: Path) -> None:
+def test_damaged_bytes_are_read_or_refused(ending: str, tmp_path: Path) -> None:
     path = save_dataset(Dataset(**clean_fields(120), notes=("a note",)), tmp_path / f"log.{ending}")
 
     @bounded(3000)
@@ -140,7 +140,7 @@ REQUEST = {"name": "hopper-medium", "transitions": 100, "seed": 0, "steps": 500,
 
 
 @pytest.mark.parametrize("times", FEW_AND_MANY)
-def test_what_a_collection_left_behind(times: int, tmp_path: Path) -> None:
+def test_an_edited_partial_collection_is_continued_or_refused(times: int, tmp_path: Path) -> None:
     out = tmp_path / "log.hdf5"
     folder = tmp_path / "log.hdf5.partial"
 
@@ -153,7 +153,7 @@ def test_what_a_collection_left_behind(times: int, tmp_path: Path) -> None:
         (folder / "request.json").write_text(text, errors="surrogatepass")
 
         def begin() -> None:
-            with progress_kept(out, REQUEST):
+            with resumable_folder(out, REQUEST):
                 pass
 
         refused_or(begin)
@@ -170,7 +170,7 @@ def test_what_a_collection_left_behind(times: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["obs", "reward", "terminal"])
-def test_experience_of_another_form_is_refused(name: str, tmp_path: Path) -> None:
+def test_experience_of_another_shape_is_refused(name: str, tmp_path: Path) -> None:
     kept = Experience(10, 3, 2)
     for _ in range(4):
         kept.add(np.zeros(3), np.zeros(2), 0.0, np.zeros(3), (False, False))

@@ -1,4 +1,4 @@
-"""The files of a run under any damage: a page, a sentence, or what was there; never anything else."""
+"""Damaged files of a run: it is resumed, shown and evaluated, or refused in one sentence."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pspo.data import load_dataset
-from pspo.evaluation.ope import of_run
-from pspo.evaluation.ope.of_run import judge_run
+from pspo.evaluation.ope import estimate_run
+from pspo.evaluation.ope.estimate_run import estimate_return
 from pspo.experiments.jobs import Job
-from pspo.experiments.watching import progress_of
+from pspo.experiments.progress import progress_of
 from pspo.report.records import from_run
 from pspo.report.run.page import write_report
 from pspo.runs.directory import Run
-from pspo.training import loop as training
+from pspo.training import train as training
+from pspo.training.monitor import SILENT
+from pspo.training.request import TrainRequest
 from tests.report.made_up_run import config, metrics, models, result, write_run
 from tests.robustness.damage import FEW_AND_MANY, bounded, damaged, edited_text, refused_or
 
@@ -46,15 +48,13 @@ FILES: dict[str, Any] = {
 
 @pytest.mark.parametrize("times", FEW_AND_MANY)
 @pytest.mark.parametrize("name", FILES)
-def test_a_run_with_an_edited_file_is_gone_on_with_or_refused(
-    name: str, times: int, tmp_path: Path, monkeypatch
-) -> None:
-    """As far as reading goes: what comes after is training and judging, and replaced here."""
+def test_a_run_with_an_edited_file_is_resumed_or_refused(name: str, times: int, tmp_path: Path, monkeypatch) -> None:
+    """Only reading is tested: training and estimating are replaced."""
     data = load_dataset("liquidation", size=500)
     files = FILES | {"manifest": MANIFEST | {"data_hash": data.hash}}
     run, reached = write_run(tmp_path / "run", **files), set()
     monkeypatch.setattr(training, "_work", lambda *_: reached.add("resumed"))
-    monkeypatch.setattr(of_run, "judge", lambda *_: reached.add("judged") or ([], {}))
+    monkeypatch.setattr(estimate_run, "estimate", lambda *_: reached.add("estimated") or ([], {}))
 
     @bounded(15 * times)
     @given(edited_text(files[name]))
@@ -62,20 +62,20 @@ def test_a_run_with_an_edited_file_is_gone_on_with_or_refused(
     def check(text: str) -> None:
         (run / f"{name}.json").write_text(text, errors="surrogatepass")
         refused_or(lambda: from_run(run, tmp_path))
-        refused_or(lambda: progress_of(Job("a", run, [])))
-        refused_or(lambda: judge_run(run, data))
-        kept = (run / "result.json").rename(tmp_path / "result.json")  # a finished one is not gone on with
-        refused_or(lambda: training.resume(run, data, say=lambda _: None))
+        refused_or(lambda: progress_of(Job("a", TrainRequest("liquidation"), run)))
+        refused_or(lambda: estimate_return(run, data))
+        kept = (run / "result.json").rename(tmp_path / "result.json")  # a finished run is not resumed
+        refused_or(lambda: training.resume(run, data, monitor=SILENT))
         kept.rename(run / "result.json")
 
     check()
-    assert reached == {"resumed", "judged"}
+    assert reached == {"resumed", "estimated"}
 
 
 @pytest.mark.parametrize("times", FEW_AND_MANY)
 @pytest.mark.parametrize("name", FILES)
-def test_the_page_of_an_edited_run(name: str, times: int, tmp_path: Path) -> None:
-    """Figures take long: few of them here."""
+def test_the_page_of_an_edited_run_is_whole_or_refused(name: str, times: int, tmp_path: Path) -> None:
+    """Few examples: figures take long."""
     run = write_run(tmp_path / "run", **FILES)
 
     @bounded(2 * times)
@@ -91,7 +91,7 @@ def test_the_page_of_an_edited_run(name: str, times: int, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("times", FEW_AND_MANY)
-def test_damaged_metrics_are_rewound_shown_and_said(times: int, tmp_path: Path) -> None:
+def test_damaged_metrics_are_rewound_or_refused(times: int, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", metrics=None)
     rows = metrics()
     whole = "".join(json.dumps(row) + "\n" for row in rows)
@@ -103,7 +103,7 @@ def test_damaged_metrics_are_rewound_shown_and_said(times: int, tmp_path: Path) 
         (run / "metrics.jsonl").write_bytes(content)
         refused_or(Run(run).metrics)
         refused_or(lambda: from_run(run, tmp_path))
-        refused_or(lambda: progress_of(Job("a", run, [])))
+        refused_or(lambda: progress_of(Job("a", TrainRequest("liquidation"), run)))
         Run(run).rewind_metrics(500)
         assert all(row["step"] <= 500 for row in Run(run).metrics())
         Run(run).append_metrics({"step": 750})

@@ -1,4 +1,4 @@
-"""Files that are handed on: exported policies with their contracts, and the results of experiments."""
+"""Damaged files that people share: exported policies with their contracts, and results of experiments."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_edited_results_are_shown_or_refused(times: int, tmp_path: Path) -> None
     check()
 
 
-def test_damage_is_one_line_and_exit_code_2(tmp_path: Path, capsys, monkeypatch) -> None:
+def test_every_command_reports_damage_in_one_line_and_exit_code_2(tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "run"
     run.mkdir()
@@ -111,8 +111,8 @@ def test_damage_is_one_line_and_exit_code_2(tmp_path: Path, capsys, monkeypatch)
     ):
         capsys.readouterr()
         assert main(list(map(str, words))) == 2, words
-        said = capsys.readouterr()
-        lines = (said.err or said.out).strip().splitlines()
+        output = capsys.readouterr()
+        lines = (output.err or output.out).strip().splitlines()
         assert len(lines) == 1, words
         assert "Traceback" not in lines[0]
     assert not (tmp_path / "log.csv").exists()

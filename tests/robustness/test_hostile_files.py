@@ -1,4 +1,4 @@
-"""Files made to do harm: they run nothing, open nothing else, fill no memory, and are refused in a sentence."""
+"""Malicious files: they run no code, open no other file, fill no memory, and are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pspo.collecting.behaviour import load_behaviour
 from pspo.core import cache
 from pspo.core.errors import UserError
 from pspo.data import load_dataset
-from pspo.data.readers import reading as limits
+from pspo.data.readers import file_checks as limits
 from pspo.policies.onnx.runtime import OnnxPolicy
 from pspo.policies.policy import load_policy
 from pspo.runs.directory import Run, create, free_path
@@ -29,7 +29,7 @@ from tests.data.made_up_data import clean_d4rl
 
 
 class Payload:
-    """Unpickled, it would make a file."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -49,7 +49,7 @@ def refusal(read) -> str:
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "npz", "hdf5", "h5"])
-def test_a_pickle_under_the_name_of_a_dataset_is_not_run(ending: str, tmp_path: Path) -> None:
+def test_a_pickle_named_like_a_dataset_is_not_run(ending: str, tmp_path: Path) -> None:
     mark, path = tmp_path / "mark", tmp_path / f"log.{ending}"
     path.write_bytes(pickle.dumps(Payload(mark)))
     refusal(lambda: load_dataset(path))
@@ -58,7 +58,7 @@ def test_a_pickle_under_the_name_of_a_dataset_is_not_run(ending: str, tmp_path: 
     assert mark.exists(), "the payload would have worked"
 
 
-def test_a_pickle_under_the_name_of_anything_else_is_not_run(tmp_path: Path) -> None:
+def test_a_pickle_named_like_any_other_file_is_not_run(tmp_path: Path) -> None:
     mark, content = tmp_path / "mark", pickle.dumps(Payload(tmp_path / "mark"))
     for name in ("policy.safetensors", "policy.npz", "policy.onnx", "policy.json", "config.json", "metrics.jsonl"):
         (tmp_path / name).write_bytes(content)
@@ -106,7 +106,7 @@ def grown(read) -> int:
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
-def test_a_zip_bomb_is_refused_before_it_unfolds(method: int, tmp_path: Path, monkeypatch) -> None:
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(method: int, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(limits, "ALWAYS_FITS", 1 << 20)
     path = zeros_npz(tmp_path / "log.npz", "(16777216, 1)", 64 << 20, method)
     assert path.stat().st_size < 100_000
@@ -115,16 +115,16 @@ def test_a_zip_bomb_is_refused_before_it_unfolds(method: int, tmp_path: Path, mo
     assert "200 times its size" in refusal(lambda: load_dataset(path))
 
 
-def test_a_header_that_promises_more_than_its_archive_holds(tmp_path: Path) -> None:
+def test_a_header_that_declares_more_than_its_archive_holds_is_refused(tmp_path: Path) -> None:
     """NumPy would allocate what the header says: 4 GB of text, 4 PB of numbers."""
     for shape, kind in (("(1000000000000000, 1)", "<f4"), ("(100000000, 10)", "<f4"), ("()", "<U1000000000")):
         with zipfile.ZipFile(tmp_path / "log.npz", "w") as archive:
             archive.writestr("observations.npy", npy_header(shape, kind) + bytes(400))
-        assert "promises" in refusal(lambda: load_dataset(tmp_path / "log.npz"))
+        assert "declares" in refusal(lambda: load_dataset(tmp_path / "log.npz"))
 
 
 @pytest.mark.parametrize("shape", ["(-1, -4)", "(2, -2)", "(True, 4)", "(1.5,)", "[4]", "'x'", "(4", "open('x')"])
-def test_a_shape_that_is_none(shape: str, tmp_path: Path) -> None:
+def test_a_malformed_shape_is_refused(shape: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "log.npz", "w") as archive:
         archive.writestr("observations.npy", npy_header(shape) + bytes(16))
     refusal(lambda: load_dataset(tmp_path / "log.npz"))
@@ -207,7 +207,7 @@ def test_names_in_an_archive_lead_nowhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../escaped", "/tmp/escaped", "..", "a/b", "x\0y", ".hidden", "-rf", "n" * 5000])
-def test_a_run_is_made_under_runs_whatever_the_data_are_called(name: str, tmp_path: Path, monkeypatch) -> None:
+def test_a_run_is_created_under_runs_whatever_the_dataset_is_called(name: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = free_path(f"{name}-bc-smoke-seed0")
     assert path.parent == Path("runs")
@@ -229,7 +229,7 @@ def test_d4rl_names_are_those_of_a_list(name: str) -> None:
 
 
 def test_a_hostile_link_gets_nothing_written_outside(whole: Path, tmp_path: Path, capsys) -> None:
-    """Files of a run that are links are replaced, not followed; a folder that is one is refused."""
+    """Files of a run that are links are replaced, not followed; a folder that is a link is refused."""
     run, outside = tmp_path / "run", tmp_path / "outside"
     shutil.copytree(whole, run)
     outside.mkdir()

@@ -1,6 +1,6 @@
-"""A folder that may not be written to: one sentence that names it, exit code 2, and nothing is changed.
+"""A read-only folder: one sentence that names it, exit code 2, and nothing is changed.
 
-Root may write everywhere, so that a test that runs as root gives up that right for the command.
+Root may write everywhere, so a test that runs as root gives up that right for the command.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 from pspo.cli.main import main
-from pspo.evaluation.ope import of_run
-from tests.robustness.at_work import TRAIN, one_sentence
+from pspo.evaluation.ope import estimate_run
+from tests.robustness.training_process import TRAIN, one_sentence
 
 VERSION_3, OVERRIDE = 0x20080522, 1 << 1  # of Linux's capabilities: the right to pass over file permissions
 
 
 @contextlib.contextmanager
 def as_everybody() -> Iterator[None]:
-    """Without the superuser's right to write where nobody may; for others nothing changes."""
+    """Without the superuser's right to write everywhere; other users have none to give up."""
     if os.geteuid() != 0:
         yield
         return
@@ -41,7 +41,7 @@ def as_everybody() -> Iterator[None]:
 
 @pytest.fixture
 def sealed(whole: Path, monkeypatch) -> Iterator[Path]:
-    """A folder that everybody may read and nobody may write, with a run and a dataset in it."""
+    """A read-only folder with a run and a dataset in it."""
     with tempfile.TemporaryDirectory(prefix="pspo-sealed-") as place:
         folder = Path(place)
         shutil.copytree(whole, folder / "run")
@@ -58,8 +58,8 @@ def sealed(whole: Path, monkeypatch) -> Iterator[Path]:
             path.chmod(0o755)
 
 
-def test_nothing_is_written_where_nothing_may_be(sealed: Path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(of_run, "judge", lambda *_: ([], {}))  # it says in minutes what is then written
+def test_no_command_writes_to_a_read_only_folder(sealed: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(estimate_run, "estimate", lambda *_: ([], {}))  # a real one takes minutes
     before = {path: path.read_bytes() for path in sealed.rglob("*") if path.is_file()}
     log = sealed / "log.npz"
     grid = ["experiment", "table2", "--preset", "smoke", "--methods", "bc", "--quiet", "--out"]
@@ -77,8 +77,8 @@ def test_nothing_is_written_where_nothing_may_be(sealed: Path, capsys, monkeypat
         capsys.readouterr()
         with as_everybody():
             code = main(list(map(str, words)))
-        said = one_sentence(capsys.readouterr().err)
+        message = one_sentence(capsys.readouterr().err)
         assert code == 2, words
-        assert str(sealed) in said, words
-        assert "Permission denied" in said, words
+        assert str(sealed) in message, words
+        assert "Permission denied" in message, words
     assert before == {path: path.read_bytes() for path in sealed.rglob("*") if path.is_file()}

@@ -1,4 +1,4 @@
-"""The run directory: created whole or not at all, never over another one, and exact again after a kill."""
+"""The run directory: created completely or not at all, never over another one, and exact again after a kill."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_new_run_has_its_first_files(tmp_path) -> None:
     assert run.result == {"score": 1.0}
 
 
-def test_an_empty_folder_is_taken(tmp_path) -> None:
+def test_an_empty_folder_is_used(tmp_path) -> None:
     assert create(tmp_path, FILES).read("manifest") == FILES["manifest"]
 
 
@@ -95,7 +95,7 @@ def test_a_disk_that_fills_up_in_the_middle_leaves_nothing(tmp_path, monkeypatch
     assert (tmp_path / "a").exists() == exists_before
 
 
-def test_a_folder_that_is_no_run_is_not_opened(tmp_path) -> None:
+def test_a_folder_without_a_run_is_not_opened(tmp_path) -> None:
     with pytest.raises(UserError, match="not a run directory"):
         open_run(tmp_path)
 
@@ -116,7 +116,7 @@ def test_metrics_come_back_in_order_and_as_a_table(tmp_path) -> None:
     assert table == [{"step": "1", "loss": "0.5", "score": ""}, {"step": "2", "loss": "0.25", "score": "99.0"}]
 
 
-def test_a_number_that_is_none_is_not_logged(tmp_path) -> None:
+def test_a_number_that_is_not_finite_is_not_logged(tmp_path) -> None:
     run = Run(tmp_path)
     with pytest.raises(ValueError):
         run.append_metrics({"step": 1, "loss": float("nan")})
@@ -140,18 +140,18 @@ def test_rewinding_drops_what_came_after_the_checkpoint(tmp_path) -> None:
     assert run.metrics() == []
 
 
-def test_rewinding_removes_a_line_torn_at_any_place(tmp_path) -> None:
+def test_rewinding_removes_a_line_cut_off_anywhere(tmp_path) -> None:
     run = Run(tmp_path)
-    torn = '{"step": 30, "loss": 0.125}'
-    for length in range(len(torn)):
-        (tmp_path / "metrics.jsonl").write_text('{"step": 10}\n{"step": 20}\n' + torn[:length])
+    cut = '{"step": 30, "loss": 0.125}'
+    for length in range(len(cut)):
+        (tmp_path / "metrics.jsonl").write_text('{"step": 10}\n{"step": 20}\n' + cut[:length])
         run.rewind_metrics(1000)
         assert [row["step"] for row in run.metrics()] == [10, 20]
         run.append_metrics({"step": 30})
         assert [row["step"] for row in run.metrics()] == [10, 20, 30]
 
 
-def test_a_last_line_that_lacks_only_its_end_is_whole(tmp_path) -> None:
+def test_a_last_line_without_a_newline_is_kept(tmp_path) -> None:
     run = Run(tmp_path)
     (tmp_path / "metrics.jsonl").write_text('{"step": 10}\n{"step": 20}')
     run.rewind_metrics(20)

@@ -43,6 +43,8 @@ def test_arrays_are_copied_and_read_only() -> None:
 
 
 def test_random_ensemble_has_the_asked_sizes_and_reward_range() -> None:
-    ensemble = random_ensemble(np.random.default_rng(0), 2, 3, 4, gamma=0.5, reward_scale=0.1)
+    ensemble = random_ensemble(
+        np.random.default_rng(0), n_models=2, n_states=3, n_actions=4, gamma=0.5, reward_scale=0.1
+    )
     assert (ensemble.n_models, ensemble.n_states, ensemble.n_actions) == (2, 3, 4)
     assert 0.0 < ensemble.value_bound <= 0.1 / (1.0 - 0.5)

@@ -148,15 +148,15 @@ def test_thm_3_the_condition_predicts_how_fast_j_moves(case: Case) -> None:
 def test_thm_3_j_never_falls_along_a_path_on_which_the_condition_holds(seed: int) -> None:
     case = make_case(seed, alpha=0.1)
     e = case.ensemble
-    path = improvement_path(e, case.posterior, case.policy, case.mu, case.alpha, epsilon=1e-3, steps=15)
-    held = 0
+    path = improvement_path(e, case.posterior, start=case.policy, mu=case.mu, alpha=case.alpha, epsilon=1e-3, steps=15)
+    count = 0
     for before, after in pairwise(path):
         assert after.regularised_return >= before.regularised_return  # always: the old policy is feasible
         condition = improvement_condition(e, case.posterior, before.policy, case.mu, case.alpha)
         if condition.holds:
-            held += 1
+            count += 1
             assert after.expected_return >= before.expected_return
-    assert held >= 10  # otherwise the loop above has said nothing
+    assert count >= 10  # otherwise the loop above has tested nothing
 
 
 def test_thm_3_where_the_condition_fails_j_falls() -> None:
@@ -164,7 +164,7 @@ def test_thm_3_where_the_condition_fails_j_falls() -> None:
     ensemble, posterior = bandit([0.0, 1.0])
     mu, start, alpha = np.array([[0.9, 0.1]]), np.array([[0.01, 0.99]]), 1.0
     assert not improvement_condition(ensemble, posterior, start, mu, alpha).holds
-    path = improvement_path(ensemble, posterior, start, mu, alpha, epsilon=1e-2, steps=60)
+    path = improvement_path(ensemble, posterior, start=start, mu=mu, alpha=alpha, epsilon=1e-2, steps=60)
     returns = [step.expected_return for step in path]
     assert returns[1] < returns[0]
     assert all(later <= earlier + 1e-9 for earlier, later in pairwise(returns))
@@ -185,7 +185,9 @@ def test_thm_3_needs_a_small_epsilon() -> None:
 
 def test_the_path_converges_to_the_regularised_optimum() -> None:
     case = make_case(seed=2, gamma=0.7)
-    path = improvement_path(case.ensemble, case.posterior, case.policy, case.mu, case.alpha, epsilon=0.05, steps=40)
+    path = improvement_path(
+        case.ensemble, case.posterior, start=case.policy, mu=case.mu, alpha=case.alpha, epsilon=0.05, steps=40
+    )
     optimum = regularised_optimum(case.ensemble, case.posterior, case.mu, case.alpha, start=case.mu)
     np.testing.assert_allclose(path[-1].policy, optimum, atol=1e-9)
     assert path[1].lam > 0.0

@@ -93,7 +93,7 @@ def test_both_operators_and_the_variance_of_their_target(case: Case) -> None:
 
 
 def loop_discounted_sums(case: Case, horizon: int) -> tuple[float, float, list[float]]:
-    """J, J~ and visits, by carrying the state distribution forward and choosing a model anew at every step."""
+    """J, J~ and visits, by carrying the state distribution forward and drawing a new model at every step."""
     e = case.ensemble
     states, actions = range(e.n_states), range(e.n_actions)
     at = [float(p) for p in e.initial]
@@ -132,6 +132,6 @@ def test_holding_the_model_for_an_episode_equals_redrawing_it_only_for_a_point_m
     e = case.ensemble
     for weights, equal in (([1.0, 0.0], True), ([0.0, 1.0], True), ([0.5, 0.5], False)):
         posterior = np.broadcast_to(np.array(weights)[:, None, None], case.posterior.shape)
-        redrawn = expected_return(e, posterior, case.policy)  # Eq. pre:eq4
-        held = episodic_return(e, np.array(weights), case.policy)  # Eq. pre:eq5
-        assert (abs(redrawn - held) < 1e-10) == equal
+        redrawn = expected_return(e, posterior, case.policy)  # Eq. (1), pre:eq4
+        kept = episodic_return(e, np.array(weights), case.policy)  # Eq. (2), pre:eq5
+        assert (abs(redrawn - kept) < 1e-10) == equal

@@ -110,9 +110,9 @@ def test_the_soft_value_is_the_maximum_of_the_penalised_mean(case: Case, scale: 
     greedy = greedy_policy(q, case.mu, case.alpha)
     slack = 1e-9 * (1.0 + scale)
     np.testing.assert_allclose(penalised(greedy), best, atol=slack)
-    for rival in (case.mu, case.some_policy(), case.some_policy(0.1)):
-        assert np.all(penalised(rival) <= best + slack)
-        assert np.all(penalised(0.99 * greedy + 0.01 * rival) <= best + slack)
+    for candidate in (case.mu, case.some_policy(), case.some_policy(0.1)):
+        assert np.all(penalised(candidate) <= best + slack)
+        assert np.all(penalised(0.99 * greedy + 0.01 * candidate) <= best + slack)
 
 
 @given(cases(), scales)
@@ -145,9 +145,9 @@ def test_thm_2_the_policy_of_the_fixed_point_is_optimal_for_the_regularised_retu
     # The fixed point also predicts the return it gets.
     np.testing.assert_allclose(best, e.initial @ soft_value(q, case.mu, case.alpha), atol=1e-8)
     for concentration in (0.1, 1.0, 10.0):
-        rival = case.some_policy(concentration)
+        candidate = case.some_policy(concentration)
         for share in (1.0, 0.1, 0.01):
-            mixed = share * rival + (1.0 - share) * optimal
+            mixed = share * candidate + (1.0 - share) * optimal
             loss = best - regularised_return(e, case.posterior, mixed, case.mu, case.alpha)
             assert loss > -1e-9
             # How much worse, exactly: alpha KL(pi || pi*) over the rival's own visits. Zero only for pi* itself.
@@ -167,27 +167,27 @@ def test_soft_policy_iteration_finds_the_policy_of_value_iteration(case: Case) -
 @given(cases(min_actions=2), st.sampled_from([0.0, 0.1, 1.0, 30.0]))
 @settings(max_examples=40, deadline=None)
 def test_the_trust_region_policy_maximises_the_doubly_penalised_mean(case: Case, lam: float) -> None:
-    q, centre = case.some_q(), case.some_policy()
+    q, previous = case.some_q(), case.some_policy()
 
     def penalised(policy: np.ndarray) -> np.ndarray:
-        penalty = case.alpha * kl_divergence(policy, case.mu) + lam * kl_divergence(policy, centre)
+        penalty = case.alpha * kl_divergence(policy, case.mu) + lam * kl_divergence(policy, previous)
         return policy_value(q, policy) - penalty
 
-    solution = trust_region_policy(q, case.mu, centre, case.alpha, lam)
+    solution = trust_region_policy(q, case.mu, previous, case.alpha, lam)
     best = penalised(solution)
-    for rival in (case.mu, centre, case.some_policy(), case.some_policy(0.1)):
-        assert np.all(penalised(rival) < best)
+    for candidate in (case.mu, previous, case.some_policy(), case.some_policy(0.1)):
+        assert np.all(penalised(candidate) < best)
         for share in (0.1, 0.001):
-            assert np.all(penalised(share * rival + (1.0 - share) * solution) <= best + 1e-11)
+            assert np.all(penalised(share * candidate + (1.0 - share) * solution) <= best + 1e-11)
 
 
 def test_the_trust_region_policy_at_its_two_ends() -> None:
     case = make_case(seed=0)
-    q, centre = case.some_q(), case.some_policy()
-    free = trust_region_policy(q, case.mu, centre, case.alpha, lam=0.0)
+    q, previous = case.some_q(), case.some_policy()
+    free = trust_region_policy(q, case.mu, previous, case.alpha, lam=0.0)
     np.testing.assert_allclose(free, greedy_policy(q, case.mu, case.alpha), atol=1e-12)
-    tied = trust_region_policy(q, case.mu, centre, case.alpha, lam=1e9)
-    np.testing.assert_allclose(tied, centre, atol=1e-7)
+    tied = trust_region_policy(q, case.mu, previous, case.alpha, lam=1e9)
+    np.testing.assert_allclose(tied, previous, atol=1e-7)
 
 
 def test_soft_values_and_policies_survive_large_q_and_missing_actions() -> None:

@@ -1,4 +1,4 @@
-"""The posterior solves Eq. model:eq1."""
+"""The posterior solves Eq. (4) (model:eq1)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_no_distribution_has_a_lower_objective(case: Case, beta: float) -> None:
     best = posterior_objective(posterior, prior, metric, beta)
     for concentration in (0.1, 1.0, 10.0):
         rival = case.some_posterior(concentration)
-        for share in (1.0, 0.1, 0.001):  # far rivals and close ones
+        for share in (1.0, 0.1, 0.001):  # far candidates and close ones
             mixed = share * rival + (1.0 - share) * posterior
             assert np.all(posterior_objective(mixed, prior, metric, beta) >= best - 1e-10)
 

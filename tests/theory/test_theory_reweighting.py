@@ -40,7 +40,7 @@ def test_the_fork_has_two_fixed_points_so_the_reweighted_operator_is_no_contract
     np.testing.assert_allclose(high[0, 0], 9.0, atol=1e-6)
 
 
-def test_starts_one_apart_are_driven_nine_apart() -> None:
+def test_starting_values_one_apart_end_nine_apart() -> None:
     operator = fork_operator(beta=1.0)
     first, second = fork_q(4.0), fork_q(5.0)
     assert sup(operator(first) - operator(second)) > 8.9 * sup(first - second)

@@ -24,9 +24,9 @@ from pspo.theory import (
 from tests.theory.theory_cases import Case, cases, make_case, sup
 
 
-def bernstein(variance: np.ndarray, spread: float, draws: int) -> np.ndarray:
+def bernstein(variance: np.ndarray, width: float, draws: int) -> np.ndarray:
     log_odds = np.log(2e12)
-    return np.sqrt(2.0 * variance * log_odds / draws) + 2.0 * spread * log_odds / (3.0 * draws)
+    return np.sqrt(2.0 * variance * log_odds / draws) + 2.0 * width * log_odds / (3.0 * draws)
 
 
 @given(cases(), st.booleans())
@@ -38,10 +38,10 @@ def test_the_sampled_target_has_the_mean_and_the_variance_of_the_exact_one(case:
     mean = backup(e, case.posterior, value)
     variance = target_variance(e, case.posterior, value, draw_next_state)
     # Bernstein's inequality, failing once in 10^12: a rare model makes the errors far from normal.
-    spread = 2.0 * e.gamma  # targets of one pair lie within this of each other
-    mean_error = bernstein(variance, spread, draws)
+    width = 2.0 * e.gamma  # targets of one pair lie within this of each other
+    mean_error = bernstein(variance, width, draws)
     assert np.all(np.abs(targets.mean(axis=0) - mean) <= mean_error + 1e-9)
-    square_error = bernstein(spread**2 * variance, spread**2, draws) + mean_error**2
+    square_error = bernstein(width**2 * variance, width**2, draws) + mean_error**2
     assert np.all(np.abs(targets.var(axis=0) - variance) <= square_error + 1e-9)
 
 
@@ -50,7 +50,7 @@ def test_step_sizes_satisfy_robbins_monro() -> None:
     assert sizes[0] == 1.0
     assert np.all(np.diff(sizes) < 0.0)
     half = len(sizes) // 2
-    # Like c/t: from t to 2t the sum gains c log 2 for ever, the sum of squares gains next to nothing.
+    # Like c/t: from t to 2t the sum gains c log 2 for ever, the sum of squares gains almost nothing.
     np.testing.assert_allclose(sizes[half:].sum(), 20.0 * np.log(2.0), rtol=1e-3)
     assert (sizes[half:] ** 2).sum() < 1e-2
 
@@ -70,7 +70,8 @@ def test_remark_1_the_sampled_iteration_approaches_the_fixed_point(rule: str, dr
 
     def error(seed: int, steps: int) -> float:
         rng = np.random.default_rng(seed)
-        return sup(robbins_monro(rng, e, case.posterior, value_rule, start, steps, draw_next_state) - exact)
+        settings = {"value_rule": value_rule, "start": start, "steps": steps, "draw_next_state": draw_next_state}
+        return sup(robbins_monro(rng, e, case.posterior, **settings) - exact)
 
     early, middle, late = (float(np.mean([error(seed, steps) for seed in range(3)])) for steps in (50, 800, 12_800))
     # Sixteen times the steps should cut the error by four; half of that is asked.

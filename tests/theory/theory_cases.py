@@ -46,7 +46,9 @@ def make_case(
     alpha: float = 0.5,
 ) -> Case:
     rng = np.random.default_rng(seed)
-    ensemble = random_ensemble(rng, n_models, n_states, n_actions, gamma, concentration)
+    ensemble = random_ensemble(
+        rng, n_models=n_models, n_states=n_states, n_actions=n_actions, gamma=gamma, concentration=concentration
+    )
     case = Case(rng, ensemble, np.empty(0), np.empty(0), np.empty(0), alpha)
     case.posterior, case.mu, case.policy = case.some_posterior(), case.some_policy(), case.some_policy()
     return case

@@ -1,4 +1,4 @@
-"""What `--dry-run` says: measured steps, scaled by the configuration's own numbers, and nothing left behind."""
+"""What `--dry-run` reports: measured steps, scaled by the configuration's numbers, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pspo.algorithms.pspo import algorithm as pspo
 from pspo.algorithms.registry import preset
 from pspo.core.config import build
 from pspo.data import load_dataset
-from pspo.training.cost import ITERATIONS, MOST_MEMBERS, STAND_IN_ROWS, Shape, estimate
+from pspo.training.cost import ITERATIONS, MOST_MEMBERS, SAMPLE_SIZE, Shape, estimate_cost
 
 
 def config(**changed):
@@ -22,7 +22,7 @@ def config(**changed):
 
 @pytest.fixture(scope="module")
 def small():
-    return estimate(pspo, config(steps=120, model__steps=600), Shape(1000, 11, 3))
+    return estimate_cost(pspo, config(steps=120, model__steps=600), Shape(1000, 11, 3))
 
 
 def test_every_phase_has_its_own_number_of_steps(small):
@@ -37,7 +37,7 @@ def test_rollouts_count_once_a_chunk(monkeypatch):
     times = iter((10.0, 8.0))
     monkeypatch.setattr("pspo.training.cost._seconds", lambda work: next(times))
     values = preset("mopo", "smoke", None) | {"chunk": 400}
-    training = estimate(mopo, build(mopo.Config, values), Shape(500, 3, 1)).phases[-1]
+    training = estimate_cost(mopo, build(mopo.Config, values), Shape(500, 3, 1)).phases[-1]
     assert training.step_seconds == pytest.approx((10.0 - 8.0) / ITERATIONS + 8.0 / 400)
 
 
@@ -47,17 +47,17 @@ def test_large_pools_and_data_count_in_memory(small, monkeypatch):
         "pspo.training.cost._time_iteration", lambda *_: 1.0
     )  # which takes the longest and adds no bytes
     shape = Shape(1_000_000, 17, 6)
-    large = estimate(pspo, config(model__pool=10 * MOST_MEMBERS), shape)
-    bootstraps = 4 * 10 * MOST_MEMBERS * shape.rows
-    transitions = 4 * (2 * 17 + 6 + 1) * shape.rows
+    large = estimate_cost(pspo, config(model__pool=10 * MOST_MEMBERS), shape)
+    bootstraps = 4 * 10 * MOST_MEMBERS * shape.size
+    transitions = 4 * (2 * 17 + 6 + 1) * shape.size
     assert large.bytes - small.bytes > bootstraps + 2 * transitions
     assert large.bytes - small.bytes < 4 * 2**30
 
 
-def test_real_data_lend_their_columns_and_the_cache_stays_as_it_was(monkeypatch, tmp_path):
-    monkeypatch.setenv("PSPO_CACHE", str(tmp_path))  # an own one: other tests write into the shared one meanwhile
-    data = load_dataset("liquidation", size=STAND_IN_ROWS + 500)
-    found = estimate(bc, build(bc.Config, preset("bc", "smoke", "liquidation")), data)
+def test_a_dry_run_on_real_data_leaves_the_cache_as_it_was(monkeypatch, tmp_path):
+    monkeypatch.setenv("PSPO_CACHE", str(tmp_path))  # other tests write into the shared one meanwhile
+    data = load_dataset("liquidation", size=SAMPLE_SIZE + 500)
+    found = estimate_cost(bc, build(bc.Config, preset("bc", "smoke", "liquidation")), data)
     assert [phase.name for phase in found.phases] == ["training"]  # nothing is fitted before
     assert os.environ["PSPO_CACHE"] == str(tmp_path)
     assert list(tmp_path.glob("*.safetensors")) == []

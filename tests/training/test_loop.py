@@ -1,4 +1,4 @@
-"""The training loop around an algorithm that only counts: how a run begins, and how it goes on from a checkpoint."""
+"""The training loop around an algorithm that only counts: how a run begins, and how it resumes from a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pspo.core.progress import silent
 from pspo.data.batches import device_dataset
 from pspo.runs.directory import Run, create
 from pspo.training import loop as training
+from pspo.training.monitor import Monitor
 from pspo.training.trackers import Tracker
 from tests.core.core_cases import small_dataset, small_norm
 
@@ -33,7 +34,9 @@ class Setup(NamedTuple):
 
 
 class Counting:
-    """An algorithm that adds up random numbers, and notes how often it was begun: as a program, and in earnest."""
+    """An algorithm that adds up random numbers, and counts how often `init` was traced and run."""
+
+    HEADLINE = ("total",)
 
     def __init__(self) -> None:
         self.traced, self.begun = 0, 0
@@ -46,8 +49,8 @@ class Counting:
     def _begin(self) -> None:
         self.begun += 1
 
-    def begin_chunk(self, config: Any, setup: Setup, device_data: Any, state: State) -> tuple[State, None]:
-        return state, None
+    def begin_chunk(self, config: Any, setup: Setup, device_data: Any, state: State) -> tuple[State, None, dict]:
+        return state, None, {}
 
     def draw(self, config: Any, device_data: Any, key: jax.Array) -> jax.Array:
         return jax.random.normal(key)
@@ -71,16 +74,16 @@ def algorithm(monkeypatch) -> Counting:
 
 
 def loop(run: Run, algorithm: Any, progress: Any = silent) -> tuple[State, list[str]]:
-    """The last state, and what was said."""
-    said: list[str] = []
+    """The last state, and the messages."""
+    messages: list[str] = []
     data = small_dataset()
     device_data = device_dataset(data, small_norm(), CONFIG.gamma)
     session = training.Session(run, algorithm, CONFIG, Setup(jnp.zeros(()), small_norm()), data, device_data)
-    clock = training._Clock(run)
+    clock = training.Clock(run)
     with clock("train"):
-        state = training._loop(session, clock, progress, said.append, Tracker())
+        state = training.run_loop(session, clock, Monitor(progress, messages.append), Tracker())
     jax.effects_barrier()
-    return state, said
+    return state, messages
 
 
 def stop_at_4(stage: str, done: int, *_: object) -> None:
@@ -88,13 +91,13 @@ def stop_at_4(stage: str, done: int, *_: object) -> None:
         raise KeyboardInterrupt
 
 
-def test_a_run_that_goes_on_is_not_begun_anew(run: Run, algorithm: Counting, tmp_path: Path) -> None:
+def test_a_resumed_run_is_not_started_again(run: Run, algorithm: Counting, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         loop(run, algorithm, stop_at_4)
     jax.effects_barrier()
     assert (algorithm.traced, algorithm.begun) == (1, 1)
-    state, said = loop(run, algorithm)
-    assert said == ["resuming at iteration 4"]
+    state, messages = loop(run, algorithm)
+    assert messages == ["resuming at iteration 4"]
     assert algorithm.begun == 1
     whole = create(tmp_path / "whole", {name: run.read(name) for name in ("config", "manifest")})
     assert loop(whole, algorithm)[0].total == state.total
@@ -102,7 +105,7 @@ def test_a_run_that_goes_on_is_not_begun_anew(run: Run, algorithm: Counting, tmp
 
 
 def test_a_slow_save_is_followed_by_a_long_pause(run: Run, monkeypatch) -> None:
-    """On a clock of our own, chunks take 5 seconds each and saves 1 second: 20 of pause, then 5 chunks at the least."""
+    """On a fake clock, chunks take 5 seconds each and saves 1 second: 20 of pause, then 5 chunks at the least."""
     now, saves = [0.0], []
 
     def save(folder: Path, step: int, state: State) -> None:
@@ -119,13 +122,13 @@ def test_a_slow_save_is_followed_by_a_long_pause(run: Run, monkeypatch) -> None:
     assert saves == [4, 14, 24]
 
 
-def test_a_run_whose_checkpoints_are_damaged_is_begun_anew(run: Run, algorithm: Counting) -> None:
+def test_a_run_with_damaged_checkpoints_starts_again(run: Run, algorithm: Counting) -> None:
     with pytest.raises(KeyboardInterrupt):
         loop(run, algorithm, stop_at_4)
     for path in run.checkpoints.iterdir():
         path.write_bytes(path.read_bytes()[:-1])
-    _, said = loop(run, algorithm)
-    assert len(said) == 2
-    assert all("damaged" in sentence for sentence in said)
+    _, messages = loop(run, algorithm)
+    assert len(messages) == 2
+    assert all("damaged" in sentence for sentence in messages)
     assert algorithm.begun == 2
     assert [row["step"] for row in run.metrics()] == [2, 4, 6]

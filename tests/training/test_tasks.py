@@ -1,4 +1,4 @@
-"""Data or a policy meet a task's simulator: what cannot go together is one sentence, before anything is written."""
+"""Data or a policy that do not fit a task's simulator are refused in one sentence, before anything is written."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pspo.policies.policy import FILE_NAME, Policy, from_network
 from tests.core.core_cases import lively_network, small_dataset, small_norm
 
 
-def policy(**facts: Any) -> Policy:
+def policy(**info: Any) -> Policy:
     """For two numbers of state and two of action."""
-    return from_network(lively_network(small_norm()), small_norm(), facts)
+    return from_network(lively_network(small_norm()), small_norm(), info)
 
 
 @pytest.mark.parametrize("episodes", [0, -1, 2.5, True])
-def test_a_judgement_needs_episodes(episodes: Any, tmp_path: Path) -> None:
+def test_an_evaluation_needs_episodes(episodes: Any, tmp_path: Path) -> None:
     with pytest.raises(pspo.UserError, match=f"episodes={episodes} is out of range"):
         pspo.train(small_dataset(), preset="smoke", out=tmp_path / "run", episodes=episodes)
     assert list(tmp_path.iterdir()) == []
@@ -28,7 +28,7 @@ def test_a_judgement_needs_episodes(episodes: Any, tmp_path: Path) -> None:
         pspo.evaluate(policy(task="liquidation"), episodes)
 
 
-def test_a_judgement_needs_episodes_on_the_command_line(tmp_path: Path, capsys) -> None:
+def test_an_evaluation_needs_episodes_on_the_command_line(tmp_path: Path, capsys) -> None:
     policy(task="liquidation").save(tmp_path / FILE_NAME)
     assert main(["evaluate", str(tmp_path), "--episodes", "0"]) == 2
     assert capsys.readouterr().err.startswith("pspo: episodes=0 is out of range")
@@ -80,10 +80,10 @@ def test_other_sizes_are_one_sentence_on_the_command_line(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_data_that_are_not_here_yet_have_the_sizes_of_their_own_task(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_data_that_are_not_downloaded_have_the_sizes_of_their_task(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("PSPO_CACHE", str(tmp_path / "cache"))
     assert main(["train", "hopper-medium-v2", "--task", "walker2d", "--dry-run"]) == 2
-    said = (
+    message = (
         "the dataset 'hopper-medium-v2' has 11 numbers per state and 3 per action, and the task 'walker2d' has 17 and 6"
     )
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -1,8 +1,8 @@
-"""BC: behaviour cloning, the log's own policy by maximum likelihood, and the floor for everything that learns more.
+"""BC: behaviour cloning, the behaviour policy by maximum likelihood, which every other algorithm should beat.
 
-It is the same density that PSPO takes as its reference mu: a Gaussian mixture before the squash, so that a log with
-several modes (a trader who sells all or nothing) is not averaged into actions that nobody took. `components=1` is the
-usual single Gaussian. It acts by its mode.
+It is the same density that PSPO takes as its reference mu: a Gaussian mixture before the squash, so that data with
+several modes (a trader who sells all or nothing) are not averaged into actions that were never taken. `components=1`
+is the usual single Gaussian. It acts by its mode.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Config(BatchConfig):
     components: Annotated[int, Bounds(1, 64)] = 1
     """Gaussians in the mixture."""
     lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
-    """Learning rate at the start; it falls to zero along a cosine."""
+    """Initial learning rate; it decays to zero along a cosine."""
 
 
 class State(NamedTuple):
@@ -57,10 +57,10 @@ def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State
 
 
 def update(
-    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
+    config: Config, setup: Setup, context: None, state: State, batch: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One step of maximum likelihood."""
-    features, x = setup.norm.encode(rows.obs), unsquash(rows.action)
+    features, x = setup.norm.encode(batch.obs), unsquash(batch.action)
     loss, grads = jax.value_and_grad(log_likelihood_loss)(state.policy, features, x)
     policy, opt = descend(optimiser(config), grads, state.opt, state.policy)
     return State(policy, opt, state.key, state.step + 1), {"policy_loss": loss}

@@ -44,7 +44,7 @@ class Algorithm(Protocol):
     """Module-level names of an algorithm."""
 
     Config: type
-    """Frozen dataclass of its settings, with at least the fields of `LoopConfig`; the string under a field is its help."""
+    """Frozen dataclass of settings, with at least the fields of `LoopConfig`; the string under a field is its help."""
 
     HEADLINE: tuple[str, ...]
     """Metrics shown in the progress display, the most telling first."""

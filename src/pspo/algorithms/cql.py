@@ -1,8 +1,8 @@
 """CQL (Kumar et al. 2020, "Conservative Q-Learning for Offline Reinforcement Learning"), its version CQL(H).
 
-SAC whose critics are also pushed down on the actions that the policy, or anyone, might take, and up on the logged
-ones (Eq. 4). The push-down term is a log-sum-exp over 3n sampled actions, each divided by the density it was drawn
-from (appendix F). Where implementations differ, ours does this:
+SAC with critics that are also pushed down on actions of the policy and random ones, and up on those of the dataset
+(Eq. 4). The push-down term is a log-sum-exp over 3n sampled actions, each divided by the density it was drawn from
+(appendix F). Where implementations differ, ours does this:
 - The log-sum-exp runs over all 3n samples at once, and every sample is valued at s, those drawn at s' too.
 - Targets carry no entropy term ("deterministic backup" in the authors' words; a' is still sampled).
 - All losses are taken at the same parameters, in one fused step.
@@ -45,13 +45,13 @@ LARGEST_WEIGHT = math.log(1e6)  # of the adapted penalty
 @dataclass(frozen=True)
 class Config(BatchConfig):
     conservatism: Annotated[float, Bounds(0.0, 1e6)] = 5.0
-    """alpha_c: weight of the conservative gap; 0 is SAC on the log."""
+    """alpha_c: weight of the conservative gap; 0 is SAC on the dataset."""
     samples: Annotated[int, Bounds(1, 1000)] = 10
     """n: actions of each of the three kinds in the log-sum-exp."""
     gap_limit: Annotated[float, Bounds(0.0, 1e6)] = 0.0
-    """tau of the Lagrange form: the weighted gap that a multiplier holds; 0 leaves the weight fixed (Eq. 30)."""
+    """tau of the paper's Lagrange form: the weighted gap that a multiplier holds; 0 keeps the weight fixed (Eq. 30)."""
     cloning_steps: Annotated[int, Bounds(0, 1_000_000_000)] = 0
-    """Iterations at the start in which the actor follows the log's actions instead of Q."""
+    """Iterations of behaviour cloning at the start."""
     critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of the critics (and of the multiplier)."""
     actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
@@ -112,13 +112,13 @@ def draw_noise(config: Config, shape: tuple[int, ...], key: Array) -> Noise:
     return Noise(normal(k_next, shape), normal(k_action, shape), normal(k_samples, (2, n, *shape)), uniform)
 
 
-def gap(critic: MLP, features: Array, logged_q: Array, sampled: tuple[Array, Array]) -> Array:
-    """(critics,): how far Q on sampled actions stands above Q on the logged ones (Eq. 4)."""
-    return (pushed_down(critic, features, sampled) - logged_q).mean(-1)
+def gap(critic: MLP, features: Array, real_q: Array, sampled: tuple[Array, Array]) -> Array:
+    """(critics,): how far Q on sampled actions exceeds Q on the dataset's (Eq. 4)."""
+    return (pushed_down(critic, features, sampled) - real_q).mean(-1)
 
 
 def penalty(config: Config, gaps: Array, log_multiplier: Array) -> tuple[Array, Array]:
-    """What is added to the critics' loss, and the multiplier's own loss (zero where the weight is fixed)."""
+    """The term added to the critics' loss, and the loss of the multiplier (zero where the weight is fixed)."""
     weighted = config.conservatism * gaps
     if config.gap_limit == 0.0:
         return weighted.sum(), jnp.float32(0.0)
@@ -128,26 +128,26 @@ def penalty(config: Config, gaps: Array, log_multiplier: Array) -> tuple[Array, 
 
 
 def update(
-    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
+    config: Config, setup: Setup, context: None, state: State, batch: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One fused step of critics, actor, temperature and multiplier."""
-    features, next_features = setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs)
-    noise = draw_noise(config, rows.action.shape, key)
+    features, next_features = setup.norm.encode(batch.obs), setup.norm.encode(batch.next_obs)
+    noise = draw_noise(config, batch.action.shape, key)
     old = state.params
-    target = sampled_target(old.actor, state.target_critic, next_features, rows, noise.next_action, config.gamma)
+    target = sampled_target(old.actor, state.target_critic, next_features, batch, noise.next_action, config.gamma)
     sampled = proposals(old.actor, features, next_features, noise.samples, noise.uniform)
     cloning = state.step < config.cloning_steps if config.cloning_steps else None
 
     def loss(moving: Params) -> tuple[Array, tuple[Array, ...]]:
-        logged_q = q_values(moving.critic, features, rows.action)
-        error = td_loss(logged_q, target)
-        gaps = gap(moving.critic, features, logged_q, sampled)
+        real_q = q_values(moving.critic, features, batch.action)
+        error = td_loss(real_q, target)
+        gaps = gap(moving.critic, features, real_q, sampled)
         push, multiplier = penalty(config, gaps, moving.log_multiplier)
         actor, log_prob = soft_or_cloning_loss(
-            moving.actor, old.critic, old.log_alpha, features, rows.action, noise.action, cloning
+            moving.actor, old.critic, old.log_alpha, features, batch.action, noise.action, cloning
         )
-        temperature = temperature_loss(moving.log_alpha, log_prob, rows.action.shape[-1])
-        return error + push + multiplier + actor + temperature, (error, gaps, actor, log_prob, logged_q)
+        temperature = temperature_loss(moving.log_alpha, log_prob, batch.action.shape[-1])
+        return error + push + multiplier + actor + temperature, (error, gaps, actor, log_prob, real_q)
 
     grads, (error, gaps, actor, log_prob, q) = jax.grad(loss, has_aux=True)(old)
     params, opt = descend(optimiser(config), grads, state.opt, old)

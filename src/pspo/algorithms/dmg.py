@@ -1,8 +1,8 @@
 """DMG (Mao et al. 2024, "Doubly Mild Generalization for Offline Reinforcement Learning").
 
-The backup blends the value inside the log (an expectile of Q over its actions, as in IQL) with the value of an actor
-that generalises a little beyond it (as in TD3); the actor is held near the log's better actions by a weighted
-imitation term. As in the authors' code V moves first, then Q, then the actor in every second iteration, on a cosine.
+The backup blends the value inside the dataset (an expectile of Q over its actions, as in IQL) with the value of an
+actor that generalises a little beyond it (as in TD3); a weighted imitation term keeps the actor near the dataset's
+better actions. As in the authors' code V moves first, then Q, then the actor in every second iteration, on a cosine.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ HEADLINE = ("critic_loss",)
 @dataclass(frozen=True)
 class Config(BatchConfig):
     mixture: Annotated[float, Bounds(0.0, 1.0)] = 0.25
-    """lambda: share of the actor's value in the backup; 0 stays inside the log."""
+    """lambda: fraction of the actor's value in the backup; 0 stays inside the dataset."""
     imitation: Annotated[float, Bounds(0.0, 1e6)] = 0.1
     """nu: weight of imitation in the actor's loss."""
     expectile: Annotated[float, Bounds(0.0, 1.0)] = 0.7
-    """tau of the value inside the log."""
+    """tau of the value inside the dataset."""
     temperature: Annotated[float, Bounds(0.0, 1e6)] = 3.0
     """How sharply imitation prefers actions of high advantage."""
     weight_max: Annotated[float, Bounds(1e-6, 1e9)] = 3.0
-    """Largest weight of a row in the imitation term."""
+    """Largest weight in the imitation term."""
     noise: Annotated[float, Bounds(0.0, 10.0)] = 0.2
     """Standard deviation of the target action's noise."""
     noise_clip: Annotated[float, Bounds(0.0, 10.0)] = 0.5
@@ -102,46 +102,46 @@ def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State
 
 
 def critic_target(
-    config: Config, target: Moving, value: MLP, next_features: Array, rows: Transitions, noise: Array
+    config: Config, target: Moving, value: MLP, next_features: Array, batch: Transitions, noise: Array
 ) -> Array:
     """r + gamma [lambda min_j Q'_j(s', a~') + (1 - lambda) V(s')]."""
     action = smoothed_action(target.actor(next_features), noise, config.noise, config.noise_clip)
     beyond = q_values(target.critic, next_features, action).min(0)
     inside = value(next_features)[..., 0]
     mixed = config.mixture * beyond + (1.0 - config.mixture) * inside
-    return bellman_target(rows.reward, rows.terminal, mixed, config.gamma)
+    return bellman_target(batch.reward, batch.terminal, mixed, config.gamma)
 
 
 def actor_loss(
-    config: Config, actor: Deterministic, critic: MLP, features: Array, logged: Array, advantage: Array
+    config: Config, actor: Deterministic, critic: MLP, features: Array, real_action: Array, advantage: Array
 ) -> Array:
     """-min_j Q_j(s, pi(s)) over its own size + nu w (pi(s) - a)^2, w = min(exp(temp advantage), w_max)."""
     action = actor(features)
     q = q_values(critic, features, action).min(0)
     weight = advantage_weight(advantage, config.temperature, config.weight_max)
-    imitation = (weight[:, None] * jnp.square(action - logged)).mean()
+    imitation = (weight[:, None] * jnp.square(action - real_action)).mean()
     return -q.mean() / jax.lax.stop_gradient(jnp.abs(q).mean()) + config.imitation * imitation
 
 
 def update(
-    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
+    config: Config, setup: Setup, context: None, state: State, batch: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One step each of V and Q; in every second iteration also of the actor and of the target networks."""
-    features, next_features = setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs)
+    features, next_features = setup.norm.encode(batch.obs), setup.norm.encode(batch.next_obs)
     actor_rule, critic_rule, value_rule = optimisers(config)
     actor_opt, critic_opt, value_opt = state.opts
-    logged_q = q_values(state.target.critic, features, rows.action).min(0)
+    real_q = q_values(state.target.critic, features, batch.action).min(0)
 
     loss_value, grads = jax.value_and_grad(
-        lambda net: expectile_loss(logged_q - net(features)[..., 0], config.expectile)
+        lambda net: expectile_loss(real_q - net(features)[..., 0], config.expectile)
     )(state.value)
     value, value_opt = descend(value_rule, grads, value_opt, state.value)
 
-    noise = jax.random.normal(key, rows.action.shape)
-    target = critic_target(config, state.target, value, next_features, rows, noise)
+    noise = jax.random.normal(key, batch.action.shape)
+    target = critic_target(config, state.target, value, next_features, batch, noise)
 
     def loss(critic: MLP) -> tuple[Array, Array]:
-        q = q_values(critic, features, rows.action)
+        q = q_values(critic, features, batch.action)
         return td_loss(q, target), q
 
     (loss_critic, q), grads = jax.value_and_grad(loss, has_aux=True)(state.online.critic)
@@ -149,11 +149,11 @@ def update(
     state = state._replace(
         online=state.online._replace(critic=critic), value=value, opts=(actor_opt, critic_opt, value_opt)
     )
-    advantage = logged_q - value(features)[..., 0]
+    advantage = real_q - value(features)[..., 0]
 
     def improve(state: State) -> tuple[State, Array]:
         loss, grads = jax.value_and_grad(
-            lambda actor: actor_loss(config, actor, state.online.critic, features, rows.action, advantage)
+            lambda actor: actor_loss(config, actor, state.online.critic, features, batch.action, advantage)
         )(state.online.actor)
         actor, actor_opt = descend(actor_rule, grads, state.opts[0], state.online.actor)
         online = state.online._replace(actor=actor)

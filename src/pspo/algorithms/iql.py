@@ -1,9 +1,9 @@
 """IQL (Kostrikov et al. 2021, "Offline Reinforcement Learning with Implicit Q-Learning").
 
-V is an upper expectile of Q over the log's actions, Q is backed up through V, and the policy imitates the log's
-actions by their advantage: no action outside the log is ever valued. Equation numbers are the paper's. As in the
-authors' code the steps follow each other (V, actor, Q), the advantage takes the target critics and the new V, and the
-actor is an unsquashed Gaussian around tanh of its network with one spread for all states.
+V is an upper expectile of Q over the dataset's actions, Q is backed up through V, and the policy imitates the dataset's
+actions weighted by their advantage: no action outside the dataset is ever evaluated. Equation numbers are the paper's.
+As in the authors' code the steps follow each other (V, actor, Q), the advantage takes the target critics and the new V,
+and the actor is an unsquashed Gaussian around tanh of its network with one standard deviation for all states.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ __all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "pre
 
 HEADLINE = ("critic_loss",)
 
-INSIDE = 1.0 - 1e-5  # logged actions are taken at most this far out, as in the authors' code
+INSIDE = 1.0 - 1e-5  # actions are clipped to this, as in the authors' code
 
 
 @dataclass(frozen=True)
 class Config(BatchConfig):
     expectile: Annotated[float, Bounds(0.0, 1.0)] = 0.7
-    """tau: 0.5 values the log's policy, near 1 the best of its actions (Eq. 5)."""
+    """tau: 0.5 evaluates the behaviour policy, near 1 the best of its actions (Eq. 5)."""
     temperature: Annotated[float, Bounds(0.0, 1e6)] = 3.0
     """beta: how sharply the actor prefers actions of high advantage; 0 is plain imitation (Eq. 7)."""
     weight_max: Annotated[float, Bounds(1e-6, 1e9)] = 100.0
-    """Largest weight of a row in the actor's loss."""
+    """Largest weight in the actor's loss (the authors' number)."""
     critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of Q and V."""
     actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
@@ -86,31 +86,31 @@ def value_loss(config: Config, value: MLP, features: Array, q: Array) -> Array:
 
 
 def actor_loss(config: Config, actor: ClippedGaussian, features: Array, action: Array, advantage: Array) -> Array:
-    """L_pi: log-likelihood of logged actions, weighted by exp(beta advantage) (Eq. 7)."""
+    """L_pi: log-likelihood of the dataset's actions, weighted by exp(beta advantage) (Eq. 7)."""
     weight = advantage_weight(advantage, config.temperature, config.weight_max)
     return -(weight * actor.log_prob(features, jnp.clip(action, -INSIDE, INSIDE))).mean()
 
 
 def update(
-    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
+    config: Config, setup: Setup, context: None, state: State, batch: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One step each of V, actor and Q, in this order."""
-    features, next_features = setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs)
+    features, next_features = setup.norm.encode(batch.obs), setup.norm.encode(batch.next_obs)
     actor_rule, critic_rule, value_rule = optimisers(config)
     actor_opt, critic_opt, value_opt = state.opts
-    q = q_values(state.target_critic, features, rows.action).min(0)
+    q = q_values(state.target_critic, features, batch.action).min(0)
 
     loss_value, grads = jax.value_and_grad(lambda net: value_loss(config, net, features, q))(state.value)
     value, value_opt = descend(value_rule, grads, value_opt, state.value)
 
     advantage = q - value(features)[..., 0]
-    loss_actor, grads = jax.value_and_grad(lambda net: actor_loss(config, net, features, rows.action, advantage))(
+    loss_actor, grads = jax.value_and_grad(lambda net: actor_loss(config, net, features, batch.action, advantage))(
         state.actor
     )
     actor, actor_opt = descend(actor_rule, grads, actor_opt, state.actor)
 
-    target = bellman_target(rows.reward, rows.terminal, value(next_features)[..., 0], config.gamma)  # L_Q (Eq. 6)
-    loss_critic, grads = jax.value_and_grad(lambda net: td_loss(q_values(net, features, rows.action), target))(
+    target = bellman_target(batch.reward, batch.terminal, value(next_features)[..., 0], config.gamma)  # L_Q (Eq. 6)
+    loss_critic, grads = jax.value_and_grad(lambda net: td_loss(q_values(net, features, batch.action), target))(
         state.critic
     )
     critic, critic_opt = descend(critic_rule, grads, critic_opt, state.critic)

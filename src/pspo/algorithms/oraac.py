@@ -1,7 +1,7 @@
 """ORAAC (Urpi, Curi and Krause 2021, "Risk-Averse Offline Reinforcement Learning").
 
 The critic learns the whole distribution of returns, and the actor is trained to raise its lower part, not its mean.
-The action is an imitation of the log's (decoded by a VAE from a random latent z), moved by at most lambda:
+The action is an imitation of the behaviour (decoded by a VAE from a random latent z), moved by at most lambda:
 
     pi(s) = clip(b + lambda tanh f(s, b), -1, 1),   b = decode(s, z),   z ~ clip(N(0, I), -1/2, 1/2)
     L_vae = (a^ - a)^2 + KL / 2
@@ -10,10 +10,10 @@ The action is an imitation of the log's (decoded by a VAE from a random latent z
     L_pi  = -Z(s, pi(s); g(u_k)),                   u ~ U(0, 1), g the distortion of the risk measure
 
 As in the authors' code the steps follow each other (VAE, critic, actor in every second iteration), levels are drawn
-once per iteration for all rows, and there is one critic, no twin. Where ours differs:
-- The VAE trains for a fixed number of iterations. Theirs stops once the last fifty logged losses lie close together.
-- Rows are taken as they are: the authors add a random cost to the rewards, and read s' across the ends of episodes.
-- Every look at the policy decodes z = 0; during training the authors look at a random one.
+once per iteration for the whole batch, and there is one critic, no twin. Differences from the authors:
+- The VAE trains for a fixed number of iterations. Theirs stops once the last fifty recorded losses are close together.
+- Transitions are taken as they are: the authors add a random cost to rewards, and read s' across ends of episodes.
+- Every evaluation decodes z = 0; during training the authors evaluate with a random z.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ __all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "pre
 
 HEADLINE = ("critic_loss",)
 
-LATENTS_PER_COLUMN = 2  # numbers of the VAE's latent for each column of the action
+LATENTS_PER_COLUMN = 2  # latent dimensions for each column of the action
 
 
 @dataclass(frozen=True)
 class Config(BatchConfig):
     batch: Annotated[int, Bounds(1, 65536)] = 128
-    """Rows per iteration."""
+    """Transitions per iteration."""
     width: Annotated[int, Bounds(4, 4096)] = 256
     """Units in each of the critic's two branches, of state and of action."""
     depth: Annotated[int, Bounds(1, 8)] = 2
     """Hidden layers of the VAE's two networks; the shapes of critic and actor are the authors'."""
     risk: Literal["cvar", "wang", "cpw", "neutral"] = "cvar"
-    """What the actor raises: the mean of the worst returns, a mean with smoothly shifted weights (Wang), one as
-    people weigh chances (CPW: both tails count more), or the plain mean."""
+    """Risk measure that the actor raises, all from the paper: mean of the worst returns, a mean with smoothly shifted
+    weights (Wang), one as people weigh chances (CPW: both tails count more), or the plain mean."""
     risk_level: Annotated[float, Bounds(1e-6, 1.0)] = 0.1
     """alpha of cvar: the worst fraction that counts; 1 is the plain mean."""
     risk_shift: Annotated[float, Bounds(-10.0, 10.0)] = 0.75
@@ -68,9 +68,9 @@ class Config(BatchConfig):
     quantiles: Annotated[int, Bounds(1, 1024)] = 32
     """N: levels at which the critic is trained, and as many of its target."""
     risk_quantiles: Annotated[int, Bounds(1, 1024)] = 8
-    """K: levels at which the actor is judged."""
+    """K: levels at which the actor is evaluated."""
     vae_steps: Annotated[int, Bounds(0, 1_000_000_000)] = 20_000
-    """Iterations in which the VAE trains; then it stays as it is. The authors' rule stops it after 16,000 or later."""
+    """Iterations in which the VAE trains; then it stays fixed. The authors' rule stops it after 16,000 or later."""
     vae_width: Annotated[int, Bounds(4, 4096)] = 750
     """Units in a hidden layer of the VAE."""
     vae_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
@@ -88,7 +88,7 @@ class Config(BatchConfig):
 
 
 class Move(eqx.Module):
-    """What the actor learns; with the VAE's decoder it is a policy."""
+    """The actor's network; with the VAE's decoder it is a policy."""
 
     net: MLP
     reach: float = eqx.field(static=True)
@@ -118,7 +118,7 @@ class State(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """The random numbers of one iteration. Levels are the same for all rows."""
+    """The random numbers of one iteration. Levels are the same for the whole batch."""
 
     vae: Array  # (batch, latent_dim), standard normal
     next_latent: Array  # (batch, latent_dim), clipped, as the next
@@ -136,8 +136,8 @@ def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State
     actor = Move(mlp(actor_key, sizes, "relu", init="torch"), config.reach)
     params = Params(actor, quantile_critic(critic_key, inputs, columns, config.width))
     nets: Any = (imitation, *params)
-    rates = config.vae_lr, config.actor_lr, config.critic_lr
-    vae_opt, actor_opt, critic_opt = (optax.adam(rate).init(net) for rate, net in zip(rates, nets, strict=True))
+    lrs = config.vae_lr, config.actor_lr, config.critic_lr
+    vae_opt, actor_opt, critic_opt = (optax.adam(lr).init(net) for lr, net in zip(lrs, nets, strict=True))
     return State(imitation, params, params, vae_opt, actor_opt, critic_opt, key, jnp.int32(0))
 
 
@@ -167,37 +167,37 @@ def distorted(config: Config, u: Array) -> Array:
 
 
 def critic_target(
-    config: Config, target: Params, imitation: VAE, next_features: Array, rows: Transitions, noise: Noise
+    config: Config, target: Params, imitation: VAE, next_features: Array, batch: Transitions, noise: Noise
 ) -> Array:
     """y (N, batch): r + gamma Z'(s', pi'(s'); tau'); pi' moves what the present VAE decodes."""
     imitated = imitation.decode(next_features, noise.next_latent)
-    action = target.actor.around(imitation).moved(next_features, imitated)
+    action = target.actor.around(imitation).perturb(next_features, imitated)
     next_value = target.critic(next_features, action, noise.target_levels)
-    return bellman_target(rows.reward, rows.terminal, next_value, config.gamma)
+    return bellman_target(batch.reward, batch.terminal, next_value, config.gamma)
 
 
 def critic_loss(
-    critic: QuantileCritic, features: Array, logged: Array, levels: Array, target: Array
+    critic: QuantileCritic, features: Array, real_action: Array, levels: Array, target: Array
 ) -> tuple[Array, Array]:
     """L_Z: quantile regression of y at the levels of Z(s, a); also those quantiles (N, batch)."""
-    quantiles = critic(features, logged, levels)
+    quantiles = critic(features, real_action, levels)
     return quantile_huber_loss(quantiles, levels, target), quantiles
 
 
 def actor_loss(
     config: Config, actor: Move, imitation: VAE, critic: QuantileCritic, features: Array, noise: Noise
 ) -> Array:
-    """L_pi: minus the risk measure of Z(s, pi(s)), estimated at K levels. It leaves the VAE alone."""
+    """L_pi: minus the risk measure of Z(s, pi(s)), estimated at K levels. The VAE gets no gradient."""
     imitated = jax.lax.stop_gradient(imitation.decode(features, noise.latent))
-    action = actor.around(imitation).moved(features, imitated)
+    action = actor.around(imitation).perturb(features, imitated)
     return -critic(features, action, distorted(config, noise.risk)).mean()
 
 
-def imitate(config: Config, state: State, features: Array, logged: Array, noise: Array) -> tuple[State, Array]:
-    """One step of the VAE and its loss; once it is frozen nothing, and a zero."""
+def imitate(config: Config, state: State, features: Array, real_action: Array, noise: Array) -> tuple[State, Array]:
+    """One step of the VAE and its loss; once it is fixed nothing, and zero."""
 
     def change(state: State) -> tuple[State, Array]:
-        loss, grads = jax.value_and_grad(vae_loss)(state.vae, features, logged, noise)
+        loss, grads = jax.value_and_grad(vae_loss)(state.vae, features, real_action, noise)
         net, opt = descend(optax.adam(config.vae_lr), grads, state.vae_opt, state.vae)
         return state._replace(vae=net, vae_opt=opt), loss
 
@@ -205,15 +205,15 @@ def imitate(config: Config, state: State, features: Array, logged: Array, noise:
 
 
 def update(
-    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
+    config: Config, setup: Setup, context: None, state: State, batch: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One step of the VAE and of the critic; in every second iteration also of the actor and the target networks."""
-    features, next_features = setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs)
-    noise = draw_noise(config, (rows.action.shape[0], state.vae.latent_dim), key)
-    state, loss_vae = imitate(config, state, features, rows.action, noise.vae)
-    target = critic_target(config, state.target, state.vae, next_features, rows, noise)
+    features, next_features = setup.norm.encode(batch.obs), setup.norm.encode(batch.next_obs)
+    noise = draw_noise(config, (batch.action.shape[0], state.vae.latent_dim), key)
+    state, loss_vae = imitate(config, state, features, batch.action, noise.vae)
+    target = critic_target(config, state.target, state.vae, next_features, batch, noise)
     (loss_critic, quantiles), grads = jax.value_and_grad(critic_loss, has_aux=True)(
-        state.params.critic, features, rows.action, noise.levels, target
+        state.params.critic, features, batch.action, noise.levels, target
     )
     critic, critic_opt = descend(optax.adam(config.critic_lr), grads, state.critic_opt, state.params.critic)
     state = state._replace(params=state.params._replace(critic=critic), critic_opt=critic_opt)

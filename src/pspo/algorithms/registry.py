@@ -225,7 +225,7 @@ DEFAULT_PRESETS: dict[str, Any] = {
     "laptop": {},
     "smoke": {"common": {"steps": 60, "chunk": 20, "evaluate_every": 60, "evaluate_episodes": 100}},
 }
-"""Presets of an external algorithm without PRESETS of its own: the defaults of its Config, and the same for seconds."""
+"""Presets of an external algorithm without its own PRESETS: the defaults of its Config, and the same for seconds."""
 
 FAMILIES = {"hopper": "locomotion", "walker2d": "locomotion", "halfcheetah": "locomotion"}
 

@@ -1,6 +1,6 @@
 """TD3+BC (Fujimoto and Gu 2021, "A Minimalist Approach to Offline Reinforcement Learning").
 
-TD3 whose actor also imitates the log: the value term is divided by its own size, so that one alpha fits all rewards.
+TD3 with a behaviour cloning term: the value term is divided by its own size, so that one alpha fits all rewards.
 The critics, the target smoothing and the delayed actor are TD3's; the equation numbers are the paper's.
 """
 
@@ -30,9 +30,9 @@ HEADLINE = ("critic_loss",)
 @dataclass(frozen=True)
 class Config(BatchConfig):
     alpha: Annotated[float, Bounds(0.0, 1e6)] = 2.5
-    """Weight of the value against imitation (Eq. 5); 0 is pure imitation."""
+    """Weight of the value against behaviour cloning (Eq. 5); 0 is pure behaviour cloning."""
     imitation: Annotated[float, Bounds(0.0, 1e6)] = 1.0
-    """Weight of imitation; 0 is plain TD3."""
+    """Weight of the behaviour cloning term; 1 in the paper, 0 is plain TD3 for comparison."""
     noise: Annotated[float, Bounds(0.0, 10.0)] = 0.2
     """Standard deviation of the target action's noise."""
     noise_clip: Annotated[float, Bounds(0.0, 10.0)] = 0.5
@@ -79,30 +79,30 @@ def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State
     return State(params, params, *opts, key, jnp.int32(0))
 
 
-def critic_target(config: Config, target: Params, next_features: Array, rows: Transitions, noise: Array) -> Array:
+def critic_target(config: Config, target: Params, next_features: Array, batch: Transitions, noise: Array) -> Array:
     """r + gamma min_j Q'_j(s', a~'), a~' the target actor's action, smoothed (TD3, Eqs. 10 and 14)."""
     action = smoothed_action(target.actor(next_features), noise, config.noise, config.noise_clip)
     next_value = q_values(target.critic, next_features, action).min(0)
-    return bellman_target(rows.reward, rows.terminal, next_value, config.gamma)
+    return bellman_target(batch.reward, batch.terminal, next_value, config.gamma)
 
 
-def actor_loss(config: Config, actor: Deterministic, critic: MLP, features: Array, logged: Array) -> Array:
-    """-lambda Q_1(s, pi(s)) + (pi(s) - a)^2, lambda = alpha / mean |Q_1| (Eqs. 3, 5); means over rows and columns."""
+def actor_loss(config: Config, actor: Deterministic, critic: MLP, features: Array, real_action: Array) -> Array:
+    """-lambda Q_1(s, pi(s)) + (pi(s) - a)^2, lambda = alpha / mean |Q_1| (Eqs. 3, 5); means over batch and columns."""
     action = actor(features)
     q = q_values(critic, features, action)[0]
     scale = config.alpha / jax.lax.stop_gradient(jnp.abs(q).mean())
-    return -scale * q.mean() + config.imitation * jnp.square(action - logged).mean()
+    return -scale * q.mean() + config.imitation * jnp.square(action - real_action).mean()
 
 
 def update(
-    config: Config, setup: Setup, context: None, state: State, rows: Transitions, key: Array
+    config: Config, setup: Setup, context: None, state: State, batch: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One critic step; in every second iteration also one of the actor and of the target networks."""
-    features, next_features = setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs)
-    target = critic_target(config, state.target, next_features, rows, jax.random.normal(key, rows.action.shape))
+    features, next_features = setup.norm.encode(batch.obs), setup.norm.encode(batch.next_obs)
+    target = critic_target(config, state.target, next_features, batch, jax.random.normal(key, batch.action.shape))
 
     def loss(critic: MLP) -> tuple[Array, Array]:
-        q = q_values(critic, features, rows.action)
+        q = q_values(critic, features, batch.action)
         return td_loss(q, target), q
 
     (loss_critic, q), grads = jax.value_and_grad(loss, has_aux=True)(state.params.critic)
@@ -111,7 +111,7 @@ def update(
 
     def improve(state: State) -> tuple[State, Array]:
         loss, grads = jax.value_and_grad(
-            lambda actor: actor_loss(config, actor, state.params.critic, features, rows.action)
+            lambda actor: actor_loss(config, actor, state.params.critic, features, batch.action)
         )(state.params.actor)
         actor, actor_opt = descend(optax.adam(config.actor_lr), grads, state.actor_opt, state.params.actor)
         params = state.params._replace(actor=actor)

@@ -1,4 +1,4 @@
-"""Data on the command line: `pspo check`, `pspo data ...`, and the options that say how to read a file."""
+"""`pspo check` and `pspo data ...`, and the options of all commands that read a dataset."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from pspo.cli.parsing import add_command
+from pspo.cli.common import add_command
+from pspo.core.errors import PROBLEM
 from pspo.core.progress import Progress
 from pspo.runs.command import option_name
 
-PROBLEM = 2
-# Role, and what its option says; the options are called as the roles, with a dash for the underscore.
+# Role of a column, and the help of its option; options are named like the roles, with a dash for the underscore.
 ROLES = {
-    "obs": "columns of the state: names or patterns such as 'x*', with commas between",
+    "obs": "columns of the observation: names or patterns such as 'x*', separated by commas",
     "action": "columns of the action",
     "reward": "column of the reward",
-    "next_obs": "columns of the next state (default: the state of the following row)",
-    "episode": "column that changes where an episode begins",
-    "terminal": "column that marks where the task ended",
+    "next_obs": "columns of the next observation (default: the observation of the following row)",
+    "episode": "column whose value changes when a new episode begins",
+    "terminal": "column that marks where an episode ended by itself",
     "timeout": "column that marks where an episode was cut off",
 }
 
 
-def add_source(parser: argparse.ArgumentParser) -> None:
+def add_dataset(parser: argparse.ArgumentParser) -> None:
     """The dataset, and how to read it."""
     parser.add_argument(
         "dataset",
-        help="a file (.csv, .parquet, .npz, .hdf5), liquidation, a D4RL name such as hopper-medium-v2, minari:ID",
+        help="a file (.csv, .parquet, .npz, .hdf5), liquidation, a D4RL name such as hopper-medium-v2, or minari:ID",
     )
-    group = parser.add_argument_group("columns of your own file, where their names do not say it")
+    group = parser.add_argument_group("columns of your own file, where their names are not recognised")
     for role, text in ROLES.items():
         group.add_argument(option_name(role), metavar="COLUMN", dest=f"column_{role}", help=text)
     group.add_argument("--task", help="simulator that the data were recorded on, such as hopper")
 
 
-def source_options(arguments: argparse.Namespace) -> dict[str, Any]:
+def dataset_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """What `load_dataset` and `train` take beside the dataset."""
     given = {role: getattr(arguments, f"column_{role}") for role in ROLES}
     columns = {role: patterns for role, patterns in given.items() if patterns is not None}
@@ -44,33 +44,33 @@ def source_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_check_and_data(commands: Any) -> None:
-    look = "Look for defects in a dataset and say each in one sentence."
-    add_source(add_command(commands, "check", _check, look))
-    data = add_command(commands, "data", None, "Make, describe, check or convert datasets.")
-    what = data.add_subparsers(required=True, metavar="WHAT")
+    check = "Check a dataset for defects and report each in one sentence."
+    add_dataset(add_command(commands, "check", _check, check))
+    data = add_command(commands, "data", None, "Create, describe, check or convert datasets.")
+    subcommands = data.add_subparsers(required=True, metavar="COMMAND")
 
-    make = add_command(what, "make", _make, "Write a built-in dataset to a file.")
+    make = add_command(subcommands, "make", _make, "Write a built-in dataset to a file.")
     make.add_argument("name", help="liquidation")
-    make.add_argument("--size", type=int, default=100_000, help="transitions (default: %(default)s)")
-    make.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    make.add_argument("--size", type=int, default=100_000, help="number of transitions (default: %(default)s)")
+    make.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
     make.add_argument("--out", metavar="FILE", help="default: NAME.npz")
-    add_source(add_command(what, "info", _info, "Sizes, returns and hash of a dataset."))
-    add_source(add_command(what, "check", _check, look))
-    convert = add_command(what, "convert", _convert, "Write a dataset in another format.")
-    add_source(convert)
+    add_dataset(add_command(subcommands, "info", _info, "Show sizes, returns and hash of a dataset."))
+    add_dataset(add_command(subcommands, "check", _check, check))
+    convert = add_command(subcommands, "convert", _convert, "Write a dataset in another format.")
+    add_dataset(convert)
     convert.add_argument("out", metavar="OUT", help="a path that ends in .npz, .hdf5, .parquet or .csv")
 
 
 def _load(arguments: argparse.Namespace) -> Any:
     from pspo.data import load_dataset
 
-    with _progress() as progress:
-        return load_dataset(arguments.dataset, progress=progress, **source_options(arguments))
+    with _progress_of_reading() as progress:
+        return load_dataset(arguments.dataset, progress=progress, **dataset_options(arguments))
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Progress]:
-    """A display that appears when there is something to show, such as a download."""
+def _progress_of_reading() -> Iterator[Progress]:
+    """A display that only appears where reading takes long, such as for a download."""
     from pspo.core.progress import for_terminal
 
     with contextlib.ExitStack() as stack:
@@ -87,8 +87,8 @@ def _progress() -> Iterator[Progress]:
 def _check(arguments: argparse.Namespace) -> int:
     from pspo.data import check_source
 
-    with _progress() as progress:
-        dataset, findings = check_source(arguments.dataset, progress=progress, **source_options(arguments))
+    with _progress_of_reading() as progress:
+        dataset, findings = check_source(arguments.dataset, progress=progress, **dataset_options(arguments))
     for finding in findings:
         print(f"{finding.level}: {finding.message}")
     errors = sum(finding.level == "error" for finding in findings)

@@ -1,4 +1,4 @@
-"""`pspo export` on the command line."""
+"""`pspo export`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import argparse
 import json
 from typing import Any
 
-from pspo.cli.parsing import add_command
+from pspo.cli import common
 
-HELP = "Write a run's policy as one ONNX file, with what goes in and comes out as JSON beside it."
+HELP = "Export the policy of a run as one ONNX file, with a description of its inputs and outputs as JSON."
 
 
 def add_export(commands: Any) -> None:
-    parser = add_command(commands, "export", _export, HELP)
+    parser = common.add_command(commands, "export", _export, HELP)
     parser.add_argument("run", metavar="RUN", help="a run directory or a policy file")
-    parser.add_argument("out", metavar="OUT.onnx", help="the contract is OUT.json; both are replaced if they exist")
+    parser.add_argument("out", metavar="OUT.onnx", help="the description is OUT.json; both are replaced if they exist")
 
 
 def _export(arguments: argparse.Namespace) -> None:

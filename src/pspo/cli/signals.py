@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C has it: an exception, so that whoever is at work cleans up, and the command says one sentence."""
+"""SIGTERM handled like Ctrl-C: as an exception, so that files are cleaned up and the command ends with one sentence."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import threading
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-AGAIN_AFTER = 0.05  # seconds
+RETRY_SECONDS = 0.05
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was asked to end, by whoever runs it and not by who sits before it."""
+    """The process was asked to end by SIGTERM, not by Ctrl-C."""
 
 
 @contextlib.contextmanager
-def heeding_signals() -> Iterator[None]:
-    """Within it, SIGTERM raises `Terminated` in the main thread, and neither it nor Ctrl-C gets lost.
+def handle_signals() -> Iterator[None]:
+    """Inside, SIGTERM raises `Terminated` in the main thread, and neither it nor Ctrl-C gets lost.
 
-    A process that ignores SIGTERM goes on to.
+    A process that was started with SIGTERM ignored continues to ignore it.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
         yield
@@ -37,12 +37,12 @@ def heeding_signals() -> Iterator[None]:
 
 
 def _terminate(*_: Any) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: a second one must not break the cleaning up
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the cleaning up
     raise Terminated
 
 
 def _raise_again(lost: Any) -> None:
-    """Python drops what is raised inside a callback of its garbage collector, and JAX has one that often runs."""
+    """Python drops exceptions raised inside callbacks of its garbage collector, and JAX has one that runs often."""
     stop = lost.exc_value
     if not isinstance(stop, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
@@ -52,13 +52,13 @@ def _raise_again(lost: Any) -> None:
         raise type(stop)
 
     signal.signal(signal.SIGALRM, again)
-    signal.setitimer(signal.ITIMER_REAL, AGAIN_AFTER)
+    signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
 
 
-def leave(code: int) -> NoReturn:
-    """End at once: all of ours is cleaned up by now.
+def exit_now(code: int) -> NoReturn:
+    """End at once, when all files are cleaned up.
 
-    JAX may still compute, and Python's own way out of such a process can end in a segmentation fault.
+    JAX may still be computing, and Python's usual exit from such a process can end in a segmentation fault.
     """
     sys.stdout.flush()
     sys.stderr.flush()

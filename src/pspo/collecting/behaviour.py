@@ -1,8 +1,8 @@
-"""Behaviour policies, in NumPy: what acts while data are collected.
+"""Behaviour policies, in NumPy: they act while data are collected.
 
 A policy file is an NPZ of plain arrays: hidden layers `w0, b0, w1, b1, ...` (x @ w + b), the head `mean_w, mean_b`,
 and noise that depends on the state (`log_std_w, log_std_b`) or not (`log_std`). Optional are `obs_mean, obs_std`.
-Two texts say the rest: `activation` is relu or tanh; `squash` is tanh, or clip to [-1, 1].
+Two texts complete it: `activation` is relu or tanh; `squash` is tanh, or clip (to [-1, 1]).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 
 from pspo.core.errors import UserError, unknown_name
 from pspo.core.files import write_atomic
-from pspo.data.readers.npz_members import read_members
-from pspo.data.readers.reading import require_file
+from pspo.data.readers.file_checks import require_file
+from pspo.data.readers.npz import read_members
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 OBS_MAX = 10.0  # of a normalised observation
@@ -30,7 +30,7 @@ TEXTS = {"activation": ACTIVATIONS, "squash": SQUASHES}
 
 
 class Behaviour(Protocol):
-    """Actions from observations and noise; the noise is drawn apart, so that each episode can have its own."""
+    """Actions from observations and noise; the noise is drawn separately, so that each episode has its own stream."""
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """The noise of one step, (action_dim,)."""
@@ -56,7 +56,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A network that gives mean and spread of a Gaussian, squashed into [-1, 1]."""
+    """A network with a Gaussian head (mean and standard deviation), squashed to [-1, 1]."""
 
     hidden: tuple[tuple[np.ndarray, np.ndarray], ...]
     mean: tuple[np.ndarray, np.ndarray]
@@ -107,12 +107,13 @@ class Gaussian:
 
 
 def _each_row(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """x @ w + b with one product per row: a sum over a whole batch rounds differently for every size of the batch,
-    and an episode must not depend on how many others are played beside it."""
+    """x @ w + b with one product per row: a product of whole batches rounds differently for each batch size,
+    and an episode must not depend on how many others run in parallel."""
     return np.matmul(x[:, None, :], w)[:, 0] + b
 
 
 def save_behaviour(policy: Gaussian, path: Path) -> None:
+    """Write a policy file."""
     content = io.BytesIO()
     np.savez(content, **policy.arrays())
     write_atomic(path, content.getvalue())
@@ -131,7 +132,7 @@ def load_behaviour(path: Path, obs_dim: int, action_dim: int) -> tuple[Gaussian,
 
 
 def _from_arrays(arrays: dict[str, np.ndarray], obs_dim: int, action_dim: int) -> Gaussian:
-    """Every array has its place, or the sentence says which has not."""
+    """A policy from the arrays of its file; every array must be known and have the right shape."""
     members = _Members(dict(arrays))
     texts = {name: members.text(name, known) for name, known in TEXTS.items()}
     scale = None
@@ -154,7 +155,7 @@ def _from_arrays(arrays: dict[str, np.ndarray], obs_dim: int, action_dim: int) -
 
 
 class _Members:
-    """The arrays of a file that nobody has asked for yet."""
+    """The arrays of a file that have not been used yet."""
 
     def __init__(self, arrays: dict[str, np.ndarray]) -> None:
         self.arrays = arrays
@@ -179,11 +180,9 @@ class _Members:
             raise UserError(f"'{name}' holds values of type {value.dtype}: give real numbers.")
         fits = value.ndim == len(shape) and all(n in (None, m) for n, m in zip(shape, value.shape, strict=True))
         if not fits or value.size == 0:
-            raise UserError(
-                f"'{name}' has shape {value.shape}, but the task and the layers before it ask for {wanted}."
-            )
+            raise UserError(f"'{name}' has shape {value.shape}, but the task and the layers before it need {wanted}.")
         if not np.isfinite(value).all():
-            raise UserError(f"'{name}' holds values that are not finite: train or export the policy anew.")
+            raise UserError(f"'{name}' holds values that are not finite: train or export the policy again.")
         return np.ascontiguousarray(value, np.float32)
 
     def _pop(self, name: str, otherwise: str) -> np.ndarray:
@@ -192,6 +191,6 @@ class _Members:
         return self.arrays.pop(name)
 
     def require_empty(self) -> None:
-        """An optional array under a slightly wrong name would change the policy in silence."""
+        """Refuse unknown arrays: an optional one under a wrong name would silently change the policy."""
         if self.arrays:
             raise UserError(f"the array '{min(self.arrays)}' has no meaning here: remove or rename it.")

@@ -1,22 +1,23 @@
-"""Episodes of a behaviour policy on a task, each a function of (seed, part, index) and of nothing else.
+"""Episodes of a behaviour policy on a task; each depends on (seed, part, index) only.
 
-Start and noise have their own random numbers, derived from those three. So the same episodes come out however many
-environments run side by side, in whatever order they finish, and after however many interruptions.
+Start and noise have their own random numbers, derived from these three. So the episodes are the same for any number of
+parallel environments, in whatever order they finish, and after any number of interruptions.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from pspo.collecting.behaviour import Behaviour
 from pspo.core.files import Corrupt, read_arrays, write_arrays
+from pspo.core.progress import Reporter
 from pspo.envs.mujoco import SLOTS, Episode, borrow_env, play, return_env
 
-KEEP_SECONDS = 5.0  # finished episodes wait no longer than this before they are safe on disk
+SAVE_SECONDS = 5.0  # finished episodes are saved after at most this time
 
 
 def dimensions(task: str) -> tuple[int, int]:
@@ -34,11 +35,18 @@ def episode_random(seed: int, part: int, index: int) -> tuple[int, np.random.Gen
 
 
 def play_episodes(
-    task: str, policy: Behaviour, seed: int, part: int, indices: Iterable[int], slots: int = SLOTS, record: bool = True
+    task: str,
+    policy: Behaviour,
+    indices: Iterable[int],
+    *,
+    seed: int,
+    part: int,
+    slots: int = SLOTS,
+    record: bool = True,
 ) -> Iterator[Episode]:
-    """The episodes of those numbers, as they finish."""
+    """The episodes with these indices, as they finish."""
     noise: dict[int, np.random.Generator] = {}
-    rest = np.random.default_rng(0)  # for slots that have nothing left to play
+    unused = np.random.default_rng(0)  # for slots without an episode
 
     def todo() -> Iterator[tuple[int, int]]:
         for index in indices:
@@ -46,7 +54,7 @@ def play_episodes(
             yield index, start
 
     def act(obs: np.ndarray, episodes: np.ndarray) -> np.ndarray:
-        return policy.sample(obs, np.stack([policy.draw(noise.get(index, rest)) for index in episodes.tolist()]))
+        return policy.sample(obs, np.stack([policy.draw(noise.get(index, unused)) for index in episodes.tolist()]))
 
     for episode in play(task, act, todo(), slots, record):
         del noise[episode.index]
@@ -56,70 +64,73 @@ def play_episodes(
 def collect_episodes(
     task: str,
     policy: Behaviour,
-    rows: int,
+    *,
+    transitions: int,
     seed: int,
     part: int,
     folder: Path,
-    progress: Callable[[int, int, dict[str, float]], None],
-    say: Callable[[str], None],
+    reporter: Reporter,
+    stage: str = "collecting",
     slots: int = SLOTS,
 ) -> list[Episode]:
-    """The episodes 0, 1, 2, ... that first reach `rows` rows together; what `folder` has is not played again."""
-    line = Line()
-    for episode in _read_kept(folder, part, say):
-        line.add(episode)
-    fresh: list[Episode] = []
-    kept_at = time.monotonic()
+    """The fewest episodes 0, 1, 2, ... with `transitions` in all; those saved in `folder` are not run again."""
+    ordered = OrderedEpisodes()
+    for episode in _read_saved(folder, part, reporter):
+        ordered.add(episode)
+    unsaved: list[Episode] = []
+    saved_at = time.monotonic()
 
     def indices() -> Iterator[int]:
         index = 0
-        # All that has finished came before `index`: once it fills the rows, `index` is not needed.
-        while line.rows < rows:
-            if index not in line.episodes:
+        # All finished episodes come before `index`: once they are long enough, `index` is not needed.
+        while ordered.length < transitions:
+            if index not in ordered.episodes:
                 yield index
             index += 1
 
-    if line.rows_in_order < rows:
-        for episode in play_episodes(task, policy, seed, part, indices(), slots):
-            line.add(episode)
-            fresh.append(episode)
-            if time.monotonic() - kept_at > KEEP_SECONDS:
-                _keep(folder, part, fresh)
-                fresh, kept_at = [], time.monotonic()
-            progress(min(line.rows_in_order, rows), rows, {"return": line.total / len(line.episodes)})
-            if line.rows_in_order >= rows:
+    if ordered.length_before_gap < transitions:
+        for episode in play_episodes(task, policy, indices(), seed=seed, part=part, slots=slots):
+            ordered.add(episode)
+            unsaved.append(episode)
+            if time.monotonic() - saved_at > SAVE_SECONDS:
+                _save(folder, part, unsaved)
+                unsaved, saved_at = [], time.monotonic()
+            done, mean_return = min(ordered.length_before_gap, transitions), ordered.total / len(ordered.episodes)
+            reporter.progress(stage, done, transitions, {"return": mean_return})
+            if ordered.length_before_gap >= transitions:
                 break
-    _keep(folder, part, fresh)
-    return line.first(rows)
+    _save(folder, part, unsaved)
+    return ordered.first(transitions)
 
 
-class Line:
-    """Episodes by number. Only those before the first gap count: taking what finishes first would prefer falls."""
+class OrderedEpisodes:
+    """Episodes by index. Only those before the first gap count: whatever finishes first would favour short episodes."""
 
     def __init__(self) -> None:
         self.episodes: dict[int, Episode] = {}
-        self.rows, self.total = 0, 0.0  # of all episodes
-        self.rows_in_order, self.gap = 0, 0  # of those before the first gap, and its number
+        self.length, self.total = 0, 0.0  # transitions and return of all episodes
+        self.length_before_gap, self.gap = 0, 0  # transitions before the first missing index, and that index
 
     def add(self, episode: Episode) -> None:
         self.episodes[episode.index] = episode
-        self.rows, self.total = self.rows + episode.length, self.total + episode.total
+        self.length, self.total = self.length + episode.length, self.total + episode.total
         while self.gap in self.episodes:
-            self.rows_in_order += self.episodes[self.gap].length
+            self.length_before_gap += self.episodes[self.gap].length
             self.gap += 1
 
-    def first(self, rows: int) -> list[Episode]:
+    def first(self, transitions: int) -> list[Episode]:
+        """The fewest first episodes with at least so many transitions."""
         chosen, count = [], 0
-        while count < rows:
+        while count < transitions:
             chosen.append(self.episodes[len(chosen)])
             count += chosen[-1].length
         return chosen
 
 
-# What a stopped collection has already played, in files of a few seconds each.
+# Finished episodes of an interrupted collection, in files of a few seconds each.
 
 
-def _keep(folder: Path, part: int, episodes: list[Episode]) -> None:
+def _save(folder: Path, part: int, episodes: list[Episode]) -> None:
     if not episodes:
         return
     arrays = {
@@ -134,15 +145,15 @@ def _keep(folder: Path, part: int, episodes: list[Episode]) -> None:
     write_arrays(folder / f"episodes-{part}-{episodes[0].index:07d}.safetensors", arrays, {})
 
 
-def _read_kept(folder: Path, part: int, say: Callable[[str], None]) -> Iterator[Episode]:
+def _read_saved(folder: Path, part: int, reporter: Reporter) -> Iterator[Episode]:
     for path in sorted(folder.glob(f"episodes-{part}-*.safetensors")):
         try:
             arrays, _ = read_arrays(path)
         except Corrupt as problem:
-            say(f"some episodes are played again: {problem}")
+            reporter.message(f"some episodes are played again: {problem}")
             continue
         stops = np.cumsum(arrays["length"])
         for i, (stop, length) in enumerate(zip(stops.tolist(), arrays["length"].tolist(), strict=True)):
             rows, states = slice(stop - length, stop), slice(stop - length + i, stop + i + 1)
-            facts = int(arrays["index"][i]), float(arrays["total"][i]), length, bool(arrays["terminal"][i])
-            yield Episode(*facts, arrays["obs"][states], arrays["action"][rows], arrays["reward"][rows])
+            numbers = int(arrays["index"][i]), float(arrays["total"][i]), length, bool(arrays["terminal"][i])
+            yield Episode(*numbers, arrays["obs"][states], arrays["action"][rows], arrays["reward"][rows])

@@ -1,7 +1,7 @@
-"""A learner's experience: every row it has seen, in order, in memory and (as far as it was saved) on disk.
+"""The replay buffer of the online learner, in memory and on disk.
 
-Nothing is ever overwritten: there is room for all steps of the run, so that the whole replay buffer can become a
-dataset. On disk it is a file per stretch of rows, so that saving costs what is new and not what is there.
+Nothing is overwritten: there is room for all steps of the run, so that the whole buffer can become a dataset. Every
+save writes a new file with the transitions since the last one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from pspo.data.batches import Transitions
 
 
 class Experience:
+    """All transitions so far, in order."""
+
     def __init__(self, capacity: int, obs_dim: int, action_dim: int) -> None:
-        self.size, self.saved = 0, 0  # rows written, rows safe on disk
-        self.episodes, self.open_start = 0, 0  # episodes that have ended, first row of the one that has not
+        self.size, self.saved = 0, 0  # transitions in memory, and on disk
+        self.episodes, self.open_start = 0, 0  # finished episodes, and the first transition of the open one
         self.obs, self.next_obs = np.zeros((2, capacity, obs_dim), np.float32)
         self.action = np.zeros((capacity, action_dim), np.float32)
         self.reward = np.zeros(capacity, np.float32)
@@ -28,7 +30,7 @@ class Experience:
     def add(
         self, obs: np.ndarray, action: np.ndarray, reward: float, next_obs: np.ndarray, ended: tuple[bool, bool]
     ) -> None:
-        """One row; `ended` is (terminal, time-out)."""
+        """Append a transition; `ended` is (terminal, time-out)."""
         row = self.size
         self.obs[row], self.action[row], self.reward[row], self.next_obs[row] = obs, action, reward, next_obs
         self.terminal[row], self.timeout[row] = ended
@@ -37,18 +39,18 @@ class Experience:
             self.episodes, self.open_start = self.episodes + 1, self.size
 
     def cut(self) -> None:
-        """End the open episode at the last row."""
+        """End the open episode at the last transition."""
         self.timeout[self.size - 1] = True
         self.episodes, self.open_start = self.episodes + 1, self.size
 
     def sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Transitions:
-        """Rows drawn uniformly from those written so far, with replacement."""
+        """Transitions drawn uniformly with replacement."""
         pick = rng.integers(0, self.size, shape)
         parts: tuple[Any, ...] = (self.obs, self.action, self.reward, self.next_obs, self.terminal)
         return Transitions(*(part[pick] for part in parts))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All rows under D4RL's names; an episode that is still open is cut at the last row, which is a time-out."""
+        """All transitions under D4RL's names; an open episode is cut at the end, which is a time-out."""
         arrays = {
             "observations": self.obs,
             "actions": self.action,
@@ -64,7 +66,7 @@ class Experience:
     # On disk
 
     def save(self, folder: Path, start: int | None = None) -> None:
-        """The rows since the last call, or those from `start`."""
+        """Write the transitions since the last call, or those from `start`."""
         start = self.saved if start is None else start
         if start < self.size:
             new = {name: getattr(self, name)[start : self.size] for name in _FIELDS}
@@ -72,26 +74,26 @@ class Experience:
         self.saved = self.size
 
     def restore(self, folder: Path, size: int) -> None:
-        """Exactly the first `size` rows. Stretches that a longer one has replaced are passed over."""
+        """Read exactly the first `size` transitions. Files that a longer one has replaced are skipped."""
         for path in sorted(folder.glob("experience-*.safetensors")):
             try:
-                arrays, facts = read_arrays(path)
-                self._require_rows(path, arrays)
+                arrays, metadata = read_arrays(path)
+                self._require_shapes(path, arrays)
             except Corrupt as problem:
-                raise UserError(f"{problem} Remove '{folder}' and begin anew.") from None
-            if facts.get("start") != self.size or self.size == size:
+                raise UserError(f"{problem} Remove '{folder}' and start again.") from None
+            if metadata.get("start") != self.size or self.size == size:
                 continue
             stop = min(self.size + len(arrays["reward"]), size)
             for name in _FIELDS:
                 getattr(self, name)[self.size : stop] = arrays[name][: stop - self.size]
             self.size = stop
         if self.size < size:
-            raise UserError(f"'{folder}' lacks rows from {self.size} to {size}: remove it and begin anew.")
+            raise UserError(f"'{folder}' lacks transitions {self.size} to {size}: remove it and start again.")
         self.saved = size
         ends = np.flatnonzero((self.terminal | self.timeout)[:size])
         self.episodes, self.open_start = ends.size, int(ends[-1]) + 1 if ends.size else 0
 
-    def _require_rows(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
+    def _require_shapes(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
         rows = len(arrays["reward"]) if "reward" in arrays and arrays["reward"].ndim else 0
         for name in _FIELDS:
             wanted = (rows, *getattr(self, name).shape[1:])

@@ -1,15 +1,14 @@
-"""The online learner: SAC in one environment, as many updates as steps, stopped and resumed to the same bits.
+"""The online learner: SAC in one environment, one update per step; resuming gives the same result bit for bit.
 
-    [chunk of steps -> chunk of updates -> look at the score -> checkpoint] ... -> policies, experience
+    [chunk of steps -> chunk of updates -> evaluation -> checkpoint] ... -> policies, experience
 
 Random numbers of a chunk derive from (seed, step), those of an episode's start from (seed, episode). A checkpoint
-cannot hold the simulator's state: the open episode is played again from its start with the actions it had.
+cannot hold the state of the simulator: the open episode is replayed from its start with the same actions.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -26,25 +25,28 @@ from pspo.collecting.experience import Experience
 from pspo.core import checkpoint
 from pspo.core.compute import keep_compiled_programs
 from pspo.core.errors import Diverged
-from pspo.core.progress import Progress
+from pspo.core.progress import Reporter
+from pspo.core.renamed import new_array_name
 from pspo.envs.mujoco import HORIZON, SLOTS, borrow_env, return_env
 from pspo.envs.task import get_task
 
 MEDIUM = "medium.npz"
 CHECKPOINT_SECONDS = 30.0
 # Streams of random numbers, far from the parts of a collection, which count from zero.
-LOOK, EXPLORE, CHUNK = 1_000_000, 1_000_001, 1_000_002
+EVALUATE, EXPLORE, CHUNK = 1_000_000, 1_000_001, 1_000_002
 
 
-class Saved(NamedTuple):
-    """A checkpoint: the learner, and the step at which its policy was medium (0: not yet)."""
+class LearnerCheckpoint(NamedTuple):
+    """The learner, and the step at which its policy became medium (0: not yet)."""
 
     sac: sac.State
     medium_step: Array
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LearnerResult:
+    """What a learner is used for."""
+
     policies: dict[str, Gaussian]  # "medium", "expert"
     experience: Experience
 
@@ -52,23 +54,23 @@ class Learnt:
 def learn(
     task: str,
     config: sac.Config,
+    *,
     steps: int,
     seed: int,
     until_medium: bool,
     folder: Path,
-    progress: Progress,
-    say: Callable[[str], None],
-) -> Learnt:
-    """Learn for `steps` steps, or only until the policy is medium; `folder` holds what resuming needs."""
+    reporter: Reporter,
+) -> LearnerResult:
+    """Learn for `steps` steps, or only until the policy is medium; `folder` holds the files for resuming."""
     keep_compiled_programs()
     obs_dim, action_dim = dimensions(task)
     experience = Experience(steps, obs_dim, action_dim)
-    saved = Saved(sac.init(config, obs_dim, action_dim, jax.random.PRNGKey(seed)), jnp.int32(0))
-    if found := checkpoint.load_newest(folder / "learner", saved, say):
-        saved = found[1]
-        experience.restore(folder, found[0])
-        say(f"resuming the learner at step {found[0]}")
-    explorer = Explorer(task, seed, experience, folder, say)
+    saved = LearnerCheckpoint(sac.init(config, obs_dim, action_dim, jax.random.PRNGKey(seed)), jnp.int32(0))
+    if newest := checkpoint.load_newest(folder / "learner", saved, reporter.message, _new_array_name):
+        step, saved = newest
+        experience.restore(folder, step)
+        reporter.message(f"resuming the learner at step {step}")
+    explorer = Explorer(task, seed, experience, folder, reporter)
     numbers: dict[str, float] = {}
     saved_at = time.monotonic()
     while experience.size < steps and not (until_medium and saved.medium_step):
@@ -77,7 +79,7 @@ def learn(
         step, saved, reached = experience.size, saved._replace(sac=state), False
         numbers = {key: value for key, value in numbers.items() if key == "score"} | losses
         if step // config.evaluate_every > before // config.evaluate_every or step == steps:
-            numbers["score"] = _look(task, config, seed, sac.behaviour(state.params.actor))
+            numbers["score"] = _evaluate(task, config, seed, sac.behaviour(state.params.actor))
             reached = not saved.medium_step and numbers["score"] >= config.medium_score
         if reached:
             save_behaviour(sac.behaviour(state.params.actor), folder / MEDIUM)
@@ -86,16 +88,22 @@ def learn(
             experience.save(folder)
             checkpoint.save(folder / "learner", step, saved)
             saved_at = time.monotonic()
-        progress("learning", step, steps, numbers)
+        reporter.progress("learning", step, steps, numbers)
     explorer.close()
     policies = {"expert": sac.behaviour(saved.sac.params.actor)}
     if saved.medium_step:
         policies["medium"], _ = load_behaviour(folder / MEDIUM, obs_dim, action_dim)
-    return Learnt(policies, experience)
+    return LearnerResult(policies, experience)
+
+
+def _new_array_name(name: str) -> str:
+    """The name of an array in checkpoints of any version: the state of SAC is one field of ours."""
+    field, rest = name[: len(".sac")], name[len(".sac") :]
+    return field + new_array_name(rest) if field == ".sac" else name
 
 
 def _chunk(config: sac.Config, state: sac.State, explorer: Explorer, length: int) -> tuple[sac.State, dict[str, float]]:
-    """`length` steps, then as many updates; before the start only steps, with random actions."""
+    """`length` steps, then as many updates; before `start_steps` only steps, with random actions."""
     experience = explorer.experience
     rng = np.random.default_rng(np.random.SeedSequence(explorer.seed, spawn_key=(CHUNK, experience.size)))
     random = experience.size < config.start_steps
@@ -107,27 +115,30 @@ def _chunk(config: sac.Config, state: sac.State, explorer: Explorer, length: int
     state, metrics = sac.update_many(config, state, experience.sample(rng, (length, config.batch)))
     losses = {name.replace("_", " "): float(value) for name, value in metrics.items()}
     if not np.isfinite(list(losses.values())).all():
-        raise Diverged(f"the learner diverged by step {experience.size}: lower its rate (--set rate=1e-4).")
+        raise Diverged(f"the learner diverged by step {experience.size}: lower its learning rate (--set lr=1e-4).")
     return state, losses
 
 
-def _look(task: str, config: sac.Config, seed: int, policy: Behaviour) -> float:
-    """The normalised score of the policy with its noise, on the same starts every time."""
+def _evaluate(task: str, config: sac.Config, seed: int, policy: Behaviour) -> float:
+    """The normalised score of the policy with its noise, on the same episodes every time."""
     count = config.evaluate_episodes
-    episodes = play_episodes(task, policy, seed, LOOK, range(count), min(count, SLOTS), record=False)
+    slots = min(count, SLOTS)
+    episodes = play_episodes(task, policy, range(count), seed=seed, part=EVALUATE, slots=slots, record=False)
     return float(get_task(task).normalised(np.mean([episode.total for episode in episodes])))
 
 
 class Explorer:
-    """One environment, stepped into the experience."""
+    """One environment whose transitions go into the experience."""
 
-    def __init__(self, task: str, seed: int, experience: Experience, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, task: str, seed: int, experience: Experience, folder: Path, reporter: Reporter) -> None:
         self.task, self.env, self.seed, self.experience = task, borrow_env(task), seed, experience
         self.begin()
         for action in experience.action[experience.open_start : experience.size]:
             self.obs, self.age = np.asarray(self.env.step(action)[0], np.float32), self.age + 1
         if self.age and (self.obs != experience.next_obs[experience.size - 1]).any():
-            say("the simulator does not repeat the episode that was interrupted: it ends there, and a new one begins")
+            reporter.message(
+                "the simulator does not repeat the interrupted episode: it ends there, and a new one begins"
+            )
             experience.cut()
             experience.save(folder, start=0)
             self.begin()

@@ -1,4 +1,4 @@
-"""OUT.partial: the folder beside an output from which a stopped collection goes on; it is gone when OUT is there."""
+"""OUT.partial: the folder from which an interrupted collection is resumed; removed when OUT is complete."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import Any
 
 from pspo.core.errors import UserError
 from pspo.core.files import read_json, write_json
+from pspo.core.renamed import new_settings
 
 
 def partial_folder(out: Path) -> Path:
+    """The folder beside the output."""
     return out.with_name(out.name + ".partial")
 
 
 @contextlib.contextmanager
-def progress_kept(out: Path, request: dict[str, Any]) -> Iterator[Path]:
-    """The folder for this request and nobody else's. An error or a kill leaves it; success removes it."""
+def resumable_folder(out: Path, request: dict[str, Any]) -> Iterator[Path]:
+    """The folder of this request, locked. It stays after an error or a kill, and is removed after success."""
     folder = partial_folder(out)
     folder.mkdir(exist_ok=True)
     with open(folder / "lock", "a") as lock:
@@ -33,13 +35,20 @@ def progress_kept(out: Path, request: dict[str, Any]) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+def with_new_names(request: dict[str, Any]) -> dict[str, Any]:
+    """A saved request of any version, with the present names of the learner's settings."""
+    learner = request.get("learner")
+    return {**request, "learner": new_settings(learner)} if isinstance(learner, dict) else request
+
+
 def _require_same_request(folder: Path, out: Path, request: dict[str, Any]) -> None:
-    """A learner may be given more steps than before: they change nothing of what it has already done."""
+    """Refuse another request. More steps for a learner are allowed: they do not change what it has done."""
     if not (folder / "request.json").exists():
         return
     before = read_json(folder / "request.json")
     if not isinstance(before, dict):
-        raise UserError(f"{folder / 'request.json'} is damaged: remove '{folder}' and begin anew.")
+        raise UserError(f"{folder / 'request.json'} is damaged: remove '{folder}' and start again.")
+    before = with_new_names(before)
     for name in sorted(before.keys() | request.keys()):
         old, new = before.get(name), request.get(name)
         more_steps = name == "steps" and isinstance(old, int) and isinstance(new, int) and new > old

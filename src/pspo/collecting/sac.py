@@ -1,9 +1,9 @@
 """SAC: soft actor-critic with a learned temperature (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and
 Applications"), the learner that D4RL's medium and expert policies come from. It is used to collect data only.
 
-Where implementations differ, ours does this:
-- log sigma is clipped to [-20, 2], and hidden units are ReLU: what a behaviour policy file can say.
-- Targets bootstrap through time-outs and stop at true ends only.
+Where implementations differ:
+- log sigma is clipped to [-20, 2], and hidden units are ReLU, as the file format of behaviour policies requires.
+- Targets bootstrap through time-outs and stop only at terminals.
 """
 
 from __future__ import annotations
@@ -28,34 +28,36 @@ from pspo.nets.mlp import MLP, mlp, mlp_stack
 
 @dataclass(frozen=True)
 class Config:
+    """Settings of the learner."""
+
     gamma: Annotated[float, Bounds(0.0, 1.0)] = 0.99
     """Discount factor."""
     start_steps: Annotated[int, Bounds(1, 1_000_000_000)] = 10_000
     """Steps of uniformly random actions before the first update."""
     chunk: Annotated[int, Bounds(1, 100_000)] = 50
-    """Steps taken, then as many updates as one compiled program."""
+    """Environment steps between updates; then as many updates, as one compiled program."""
     batch: Annotated[int, Bounds(1, 65536)] = 256
-    """Rows per update."""
+    """Batch size."""
     width: Annotated[int, Bounds(4, 4096)] = 256
     """Units in a hidden layer."""
     depth: Annotated[int, Bounds(1, 8)] = 2
     """Hidden layers."""
     lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
-    """Learning rate of actor, critics and temperature."""
+    """Learning rate of actor, critics and temperature (Adam)."""
     alpha: Annotated[float, Bounds(1e-6, 1e6)] = 1.0
-    """Temperature at the start. On halfcheetah 0.1 learned sooner, but stayed at a score of 11 where 1 reached 17."""
+    """Initial temperature. On halfcheetah 0.1 learned sooner, but stayed at a score of 11 where 1 reached 17."""
     tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
-    """Moving-average rate of the target critics."""
+    """Step size of the target critics (Polyak averaging)."""
     evaluate_every: Annotated[int, Bounds(1, 1_000_000_000)] = 5000
-    """Steps between two looks at the score (at the end of a chunk)."""
+    """Environment steps between two evaluations (at the end of a chunk)."""
     evaluate_episodes: Annotated[int, Bounds(1, 10_000)] = 10
-    """Episodes of such a look, played with noise, as data are collected."""
+    """Episodes per evaluation, with noise, as data are collected."""
     medium_score: Annotated[float, Bounds(-1000.0, 1000.0)] = 33.0
-    """The policy is medium once a look gives this normalised score: a third of the way to the expert."""
+    """Normalised score at which the policy counts as medium: a third of the way to the expert."""
 
 
 class State(NamedTuple):
-    """Everything that resuming needs, apart from the experience."""
+    """The state of the learner, without the experience."""
 
     params: Params
     target_critic: MLP
@@ -65,6 +67,7 @@ class State(NamedTuple):
 
 
 def init(config: Config, obs_dim: int, action_dim: int, key: Array) -> State:
+    """A new learner."""
     key, actor_key, critic_key = jax.random.split(key, 3)
     hidden = [config.width] * config.depth
     net = mlp(actor_key, [obs_dim, *hidden, 2 * action_dim], "relu", last_scale=0.1)
@@ -78,12 +81,12 @@ def optimiser(config: Config) -> optax.GradientTransformation:
     return optax.adam(config.lr)
 
 
-def update(config: Config, state: State, rows: Transitions) -> tuple[State, dict[str, Array]]:
-    """One step on one batch; the entropy's goal is minus the number of action columns."""
-    rule = Rule(optimiser(config), config.gamma, config.tau, -float(rows.action.shape[-1]))
+def update(config: Config, state: State, batch: Transitions) -> tuple[State, dict[str, Array]]:
+    """One update on one batch; the target entropy is minus the number of action columns."""
+    rule = Rule(optimiser(config), config.gamma, config.tau, -float(batch.action.shape[-1]))
     agent = Agent(state.params, state.target_critic, state.opt)
     key = jax.random.fold_in(state.key, state.updates)
-    agent, metrics = soft_step(rule, agent, EncodedBatch(rows, rows.obs, rows.next_obs), key)
+    agent, metrics = soft_step(rule, agent, EncodedBatch(batch, batch.obs, batch.next_obs), key)
     return State(*agent, state.key, state.updates + 1), metrics
 
 
@@ -95,7 +98,7 @@ def update_many(config: Config, state: State, batches: Transitions) -> tuple[Sta
 
 
 def behaviour(actor: TanhGaussian) -> Gaussian:
-    """The actor in NumPy: what acts in the environment, and what a policy file holds."""
+    """The actor in NumPy, for acting in the environment and for policy files."""
     net = actor.net
     layers = [(np.asarray(w), np.asarray(b)) for w, b in zip(net.weights, net.biases, strict=True)]
     *hidden, (w, b) = layers

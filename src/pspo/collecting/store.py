@@ -1,4 +1,4 @@
-"""Collected episodes as a dataset in D4RL's layout, with a record of how they came about."""
+"""Collected episodes as a dataset in D4RL's layout, with a record of how they were collected."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pspo import __version__
+from pspo.collecting.partial import with_new_names
 from pspo.core.errors import UserError
 from pspo.core.files import parse_json
 from pspo.data.dataset import Dataset
@@ -25,7 +26,7 @@ LIBRARIES = ("numpy", "gymnasium", "mujoco")
 
 @dataclass(frozen=True)
 class Summary:
-    """What a collection gave; return and score are means over episodes that were not cut short by the last row."""
+    """Size and quality of a collection; return and score are means over complete episodes."""
 
     path: str
     rows: int
@@ -40,8 +41,8 @@ class Summary:
         )
 
 
-def rows_of(episodes: Iterable[Episode], rows: int) -> dict[str, np.ndarray]:
-    """Exactly `rows` transitions under D4RL's names; the last episode is cut there, which is a time-out."""
+def join_episodes(episodes: Iterable[Episode], transitions: int) -> dict[str, np.ndarray]:
+    """Exactly so many transitions under D4RL's names; the last episode is cut there, which is a time-out."""
     episodes = list(episodes)
     ends = np.cumsum([episode.length for episode in episodes]) - 1
     terminal, timeout = np.zeros((2, ends[-1] + 1), bool)
@@ -55,7 +56,7 @@ def rows_of(episodes: Iterable[Episode], rows: int) -> dict[str, np.ndarray]:
         "terminals": terminal,
         "timeouts": timeout,
     }
-    arrays = {name: array[:rows] for name, array in arrays.items()}
+    arrays = {name: array[:transitions] for name, array in arrays.items()}
     arrays["timeouts"][-1] = not arrays["terminals"][-1]
     return arrays
 
@@ -63,7 +64,7 @@ def rows_of(episodes: Iterable[Episode], rows: int) -> dict[str, np.ndarray]:
 def save_collection(
     parts: list[dict[str, np.ndarray]], out: Path, name: str, task: str, request: dict[str, Any]
 ) -> Summary:
-    """Parts one after the other in one file; each ends with a finished or a cut episode."""
+    """Write all parts, one after the other, to one file; each ends with a finished or a cut episode."""
     arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     bound = np.ones(arrays["actions"].shape[1], np.float32)  # gymnasium's bounds, and those of D4RL, are -1 and 1
     dataset = Dataset.from_arrays({**arrays, "action_low": -bound, "action_high": bound, "name": name, "task": task})
@@ -79,21 +80,22 @@ def save_collection(
 
 
 def already_collected(out: Path, request: dict[str, Any]) -> Summary | None:
-    """The summary of a finished collection; None where there is nothing yet. Other files are not overwritten."""
+    """The summary of a finished collection, or None. Any other file at that path is an error."""
     if not out.exists():
         return None
     import h5py
 
-    facts: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     try:
         with h5py.File(out, "r") as file:
-            facts |= file.attrs
-        same = parse_json(facts["collected"]) == request
-        numbers = int(facts["rows"]), int(facts["episodes"]), float(facts["return_mean"]), float(facts["score"])
+            attributes |= file.attrs
+        same = with_new_names(parse_json(attributes["collected"])) == request
+        numbers = int(attributes["rows"]), int(attributes["episodes"])
+        means = float(attributes["return_mean"]), float(attributes["score"])
     except HDF5_DAMAGE:
-        same, numbers = False, (0, 0, 0.0, 0.0)
+        same, numbers, means = False, (0, 0), (0.0, 0.0)
     if not same:
         raise UserError(
             f"'{out}' exists already and is not the result of this command: remove it or give another --out."
         )
-    return Summary(str(out), *numbers)
+    return Summary(str(out), *numbers, *means)

@@ -1,4 +1,4 @@
-"""Results worth keeping between runs, found by the content of everything that decides them."""
+"""Cache of expensive results, such as fitted models: the key is a hash of everything that decides the result."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ T = TypeVar("T")
 
 
 class NamedArrays(Protocol):
-    """A normaliser, as far as the cache knows one."""
+    """A normaliser, as far as the cache is concerned."""
 
     def _asdict(self) -> dict[str, Any]: ...
 
 
 def content_key(kind: str, recipe: int, dataset: Any, norm: NamedArrays | None, config: Any, seed: int) -> str:
-    """Hash of dataset (by its own `hash`), normaliser, configuration and seed; `recipe` counts up when the code itself changes its results.
+    """Hash of dataset (by its own `hash`), normaliser, configuration and seed.
 
-    No normaliser where the result is in the log's own units.
+    `recipe` is a version number: it goes up when a change of the code changes the result. `norm` is None where the
+    result is in raw units.
     """
     digest = hashlib.sha256(f"{kind} {recipe} {dataset.hash} {seed}".encode())
     for name, array in norm._asdict().items() if norm else ():
@@ -38,26 +39,27 @@ def content_key(kind: str, recipe: int, dataset: Any, norm: NamedArrays | None, 
 def remember(
     key: str, like: Callable[[], T], make: Callable[[], tuple[T, dict[str, Any]]]
 ) -> tuple[T, dict[str, Any], bool]:
-    """The cached tree and facts of `key`, or those that `make` gives now; the flag says which.
+    """The cached tree and metadata of `key`, or what `make` computes now; the flag is true for a cached result.
 
-    Two processes that want the same thing at once: one makes it, the other waits for it.
+    If two processes ask for the same result, one computes it and the other waits.
     """
-    with locked(_place(key, "lock")):
+    with locked(_path(key, "lock")):
         try:
-            arrays, facts = read_arrays(_place(key))
-            return from_arrays(like(), arrays), facts | {"digest": digest(arrays)}, True
+            arrays, metadata = read_arrays(_path(key))
+            return from_arrays(like(), arrays), metadata | {"digest": digest(arrays)}, True
         except (Corrupt, FileNotFoundError):
-            pass  # absent, or damaged: make it (again)
-        tree, facts = make()
-        store(key, tree, facts)
-    return tree, facts | {"digest": digest(to_arrays(tree))}, False
+            pass  # absent or damaged: compute it
+        tree, metadata = make()
+        store(key, tree, metadata)
+    return tree, metadata | {"digest": digest(to_arrays(tree))}, False
 
 
-def store(key: str, tree: Any, facts: dict[str, Any]) -> None:
-    write_arrays(_place(key), to_arrays(tree), facts)
+def store(key: str, tree: Any, metadata: dict[str, Any]) -> None:
+    """Put a result into the cache, in place of an older one."""
+    write_arrays(_path(key), to_arrays(tree), metadata)
 
 
-def _place(key: str, ending: str = "safetensors") -> Path:
+def _path(key: str, suffix: str = "safetensors") -> Path:
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{key}.{ending}"
+    return folder / f"{key}.{suffix}"

@@ -17,12 +17,12 @@ from pspo.core.files import cache_folder
 
 
 def cores() -> int:
-    """Cores this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def require_threads(wanted: int) -> int:
-    """As a command line gives it."""
+    """The value of --threads, if it is possible."""
     if wanted < 1:
         raise UserError(f"--threads {wanted} is out of range: at least one is needed.")
     return wanted
@@ -40,14 +40,14 @@ def threads() -> int:
 
 
 def keep_compiled_programs() -> None:
-    """Let JAX keep what it compiles beside our other cached results, apart for each kind of processor."""
+    """Let JAX keep compiled programs in our cache folder, in one subfolder per kind of processor."""
     import warnings
 
     import jax
 
-    # Without room for them, or with damaged ones, programs are compiled anew: that costs time and changes nothing.
+    # If they cannot be written or read, programs are compiled again: that costs time and changes nothing.
     warnings.filterwarnings("ignore", message="Error (writing|reading) persistent compilation cache")
-    if jax.config.values.get("jax_compilation_cache_dir") is None:  # else the user has chosen a place
+    if jax.config.values.get("jax_compilation_cache_dir") is None:  # otherwise the user has chosen a folder
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / f"programs-{_processor()}"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 

@@ -1,6 +1,6 @@
-"""Configurations: frozen dataclasses; defaults < preset < command line; an unknown key names the nearest.
+"""Configurations are frozen dataclasses: defaults < preset < command line; an unknown key is answered with the nearest.
 
-The string under a field is its help. A nested dataclass is reached with a dot: `model.width`.
+The string under a field is its help text. Fields of a nested dataclass have dotted names: `model.width`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import textwrap
 import typing
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pspo.core.errors import UserError, unknown_name
@@ -45,25 +46,26 @@ def keys(cls: type, prefix: str = "") -> dict[str, Key]:
     """All keys of a configuration class, nested ones with dots, in the order of the source."""
     hints = typing.get_type_hints(cls, include_extras=True)
     helps = _field_help(cls)
-    found: dict[str, Key] = {}
+    settable: dict[str, Key] = {}
     for field in dataclasses.fields(cls):
         kind, name = hints[field.name], prefix + field.name
         if dataclasses.is_dataclass(kind):
-            found |= keys(typing.cast(type, kind), name + ".")
+            settable |= keys(typing.cast(type, kind), name + ".")
             continue
         bounds = None
         if get_origin(kind) is typing.Annotated:
             kind, bounds = get_args(kind)[:2]
-        found[name] = Key(name, kind, bounds, field.default, helps.get(field.name, ""))
-    return found
+        settable[name] = Key(name, kind, bounds, field.default, helps.get(field.name, ""))
+    return settable
 
 
+@cache
 def _field_help(cls: type) -> dict[str, str]:
-    """The string literal that follows each field in the class body, or in that of the settings it extends."""
+    """The string literal under each field, in the class or in a base class."""
     helps = {name: text for base in cls.__bases__ if base is not object for name, text in _field_help(base).items()}
     try:
         source = inspect.getsource(cls)
-    except (OSError, TypeError):  # a class that was typed into a prompt or a notebook has none
+    except (OSError, TypeError):  # a class typed into a prompt or a notebook has no source
         return helps
     body = ast.parse(textwrap.dedent(source)).body[0]
     assert isinstance(body, ast.ClassDef)
@@ -75,7 +77,7 @@ def _field_help(cls: type) -> dict[str, str]:
 
 
 def build(cls: type[C], *layers: dict[str, Any]) -> C:
-    """A configuration from dotted keys; later layers win. Strings are read by the key's type."""
+    """A configuration from dotted keys; later layers win. Strings are converted to the type of the key."""
     known = keys(cls)
     values: dict[str, Any] = {}
     for layer in layers:
@@ -83,7 +85,7 @@ def build(cls: type[C], *layers: dict[str, Any]) -> C:
             if name not in known:
                 renamed = new_setting(name, value, of_epq="support_threshold" in known)
                 if renamed is None:
-                    continue  # a setting of an older version that is gone, at the value that means what happens now
+                    continue  # a removed setting of an older version, at the value that changes nothing
                 if renamed[0] not in known or renamed[0] == name:
                     raise unknown_name("key", name, known)
                 warnings.warn(f"{name} is now called {renamed[0]}; the old name works until version 0.3.", stacklevel=2)

@@ -1,4 +1,4 @@
-"""The one exception that is the user's to fix: a sentence that says what is wrong, where, and what to do."""
+"""Errors that a user can fix, in one sentence each: what is wrong, where, and what to do; and their exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class UserError(Exception):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """An error for a misspelt name that suggests the nearest known one."""
+    """The error for an unknown name; it suggests the nearest known one."""
     known = sorted(known)
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean '{nearest[0]}'?" if nearest else f"known are: {', '.join(known)}."
@@ -19,4 +19,25 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
 
 
 class Diverged(Exception):
-    """Training left the finite numbers. The command line prints its message and exits with code 3."""
+    """Training produced numbers that are not finite. The command line prints its message and exits with code 3."""
+
+
+PROBLEM, DIVERGED = 2, 3
+"""Exit codes of commands and of worker processes."""
+
+EXPECTED = (UserError, Diverged, OSError, MemoryError)
+"""What is reported in one sentence; anything else is a bug and keeps its traceback."""
+
+
+def exit_code_and_message(problem: BaseException) -> tuple[int, str]:
+    """How a command or a worker reports one of the `EXPECTED` errors."""
+    if isinstance(problem, Diverged):
+        return DIVERGED, str(problem)
+    if isinstance(problem, UserError):
+        return PROBLEM, str(problem)
+    if isinstance(problem, MemoryError):
+        return PROBLEM, "there is not enough memory: use less data or a larger machine."
+    if isinstance(problem, OSError):
+        where = f" {problem.filename}" if problem.filename else ""
+        return PROBLEM, f"cannot read or write{where}: {problem.strerror or problem}."
+    raise problem

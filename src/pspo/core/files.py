@@ -1,7 +1,7 @@
-"""Files that are either whole or not there: atomic replacement, and arrays with a checksum.
+"""Files are written whole or not at all: atomic replacement, and arrays with a checksum.
 
-Arrays are stored as safetensors (never pickle). The header carries a digest of every byte of every
-array and of the accompanying facts, so that a truncated or bit-flipped file is found when it is read.
+Arrays are stored as safetensors (never pickle). The header carries a digest of every byte of every array and of the
+metadata, so that a truncated or damaged file is detected when it is read.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import numpy as np
 
 from pspo.core.errors import UserError
 
-# What a header that says anything whatever can lead to.
+# What reading a damaged header can raise.
 DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError)
-MOST_DIGITS = 18  # of a whole number in JSON: what follows counts in 64 bits
+MAX_DIGITS = 18  # of a whole number in JSON: larger ones do not fit into 64 bits
 
 
 class Corrupt(Exception):
-    """A file that is not what was written; the message says how it shows."""
+    """A file that is not what was written; the message says how that shows."""
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Write beside the target, flush to disk, then replace: a reader sees the old file or the new one."""
-    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content  # half a character
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -47,13 +47,13 @@ def write_atomic(path: Path, content: bytes | str) -> None:
                 os.unlink(name)
             raise
     except OSError as problem:
-        problem.filename = str(path)  # what the user knows it by; of a full disk nothing is named at all
+        problem.filename = str(path)  # the name that the user knows; for a full disk there is none
         raise
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """All or nothing for writers that want a path: the block writes to a neighbour that then replaces `path`."""
+    """Atomic replacement for writers that need a path: the block writes a temporary file that then becomes `path`."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
@@ -69,7 +69,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def require_space(path: Path, size: int) -> None:
-    """Ask the disk for a new file of so many bytes, for writers that cannot be told in the middle that it is full."""
+    """Check that a file of `size` bytes fits on the disk, for writers that do not survive a full disk."""
     with open(path, "xb") as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)
@@ -87,7 +87,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """JSON from outside: whatever is wrong with it is a ValueError, also what Python itself cannot hold or compute."""
+    """JSON from outside: whatever is wrong with it is a ValueError, including what Python itself cannot handle."""
     try:
         return json.loads(text, parse_int=_whole_number)
     except RecursionError:
@@ -95,13 +95,13 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def _whole_number(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
+    if len(digits) > MAX_DIGITS:
         raise ValueError(f"a whole number has {len(digits)} digits")
     return int(digits)
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file that the program itself wrote; damage is the user's to know."""
+    """A JSON file of a run directory; a damaged one is a UserError."""
     try:
         return parse_json(path.read_text())
     except FileNotFoundError:
@@ -111,23 +111,23 @@ def read_json(path: Path) -> Any:
 
 
 def one_line(problem: BaseException) -> str:
-    """What a library says, fit for the middle of a sentence."""
+    """The message of a library's exception, short enough for the middle of a sentence."""
     return " ".join(str(problem).split())[:200].rstrip(".") or type(problem).__name__
 
 
-def write_arrays(path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-    """Named arrays and JSON-able facts in one checksummed safetensors file."""
+def write_arrays(path: Path, arrays: dict[str, np.ndarray], metadata: dict[str, Any]) -> None:
+    """Write named arrays and metadata (JSON) to one safetensors file with a checksum."""
     from safetensors.numpy import save
 
     arrays = {name: np.asarray(a, order="C") for name, a in arrays.items()}
-    text = json.dumps(facts, sort_keys=True)
-    # One entry: the format keeps several in no particular order, and equal content should be equal bytes.
+    text = json.dumps(metadata, sort_keys=True)
+    # One entry: the format does not fix the order of several, and equal content should give equal bytes.
     seal = json.dumps({"facts": text, "sha256": digest(arrays, text)})
     write_atomic(path, save(arrays, metadata={"pspo": seal}))
 
 
 def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays and facts of a file, or `Corrupt`."""
+    """The arrays and metadata of a file; raises `Corrupt`."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -138,19 +138,19 @@ def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             raise Corrupt(f"{path} carries no checksum.")
         if digest(arrays, seal["facts"]) != seal["sha256"]:
             raise Corrupt(f"{path} does not match its checksum.")
-        facts = parse_json(seal["facts"])
+        metadata = parse_json(seal["facts"])
     except FileNotFoundError:
         raise
     except (SafetensorError, *DAMAGE) as problem:
         raise Corrupt(f"{path} cannot be read ({one_line(problem)}).") from problem
-    if not isinstance(facts, dict):
-        raise Corrupt(f"{path} holds no facts beside its arrays.")
-    return arrays, facts
+    if not isinstance(metadata, dict):
+        raise Corrupt(f"{path} holds no metadata beside its arrays.")
+    return arrays, metadata
 
 
-def digest(arrays: dict[str, np.ndarray], facts: str = "") -> str:
+def digest(arrays: dict[str, np.ndarray], metadata: str = "") -> str:
     """Hash of every name, type, shape and byte."""
-    digest = hashlib.sha256(facts.encode())
+    digest = hashlib.sha256(metadata.encode())
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
@@ -159,7 +159,7 @@ def digest(arrays: dict[str, np.ndarray], facts: str = "") -> str:
 
 
 def cache_folder() -> Path:
-    """Where pools and reference policies are kept: $PSPO_CACHE, else the user's cache folder."""
+    """Where fitted models, downloads and compiled programs are kept: $PSPO_CACHE, else the user's cache folder."""
     base = os.environ.get("PSPO_CACHE")
     if base:
         return Path(base)
@@ -168,7 +168,7 @@ def cache_folder() -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path`: of two processes that want the same result, one makes it, one waits."""
-    with open(path, "a") as file:  # not "w": what the path may lead to is never emptied
+    """Hold an exclusive lock on `path`; other processes wait for it."""
+    with open(path, "a") as file:  # not "w", which would empty what the path may link to
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

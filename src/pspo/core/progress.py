@@ -1,18 +1,28 @@
-"""What a person sees while a run works: a bar per stage with rate and remaining time, or plain lines in a log."""
+"""Progress on the terminal: a bar per stage with speed and remaining time, or plain lines for logs and pipes."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 Progress = Callable[[str, int, int, dict[str, float]], None]
-"""(stage, done, total, numbers worth seeing)"""
+"""Called as (stage, done, total, numbers to show)."""
 
 
 def silent(stage: str, done: int, total: int, numbers: dict[str, float]) -> None:
     """No display."""
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """How a long task reports to the person who waits for it."""
+
+    progress: Progress = silent
+    message: Callable[[str], None] = print
+    """Called with a sentence to show."""
 
 
 def _numbers(numbers: dict[str, float]) -> str:
@@ -20,7 +30,7 @@ def _numbers(numbers: dict[str, float]) -> str:
 
 
 class Lines:
-    """For logs and pipes: a line per stage and about every ten seconds."""
+    """For logs and pipes: about one line per stage and ten seconds."""
 
     def __init__(self) -> None:
         self.started: dict[str, tuple[float, int]] = {}
@@ -86,4 +96,5 @@ class Bars:
 
 
 def for_terminal() -> Bars | Lines:
+    """Bars if stderr is a terminal, else lines."""
     return Bars() if sys.stderr.isatty() else Lines()

@@ -29,7 +29,12 @@ SETTINGS = {
 }
 """Last part of a dotted name, such as the learning_rate of model.learning_rate."""
 
-VALUES = {("f_unit", "spread"): "std", ("pessimism", "spread"): "std", ("rewards", "spread"): "std"}
+VALUES = {
+    ("box", "clip"): "none",
+    ("f_unit", "spread"): "std",
+    ("pessimism", "spread"): "std",
+    ("rewards", "spread"): "std",
+}
 
 REMOVED = {"policy_wait": 0}
 """Settings that are gone, with the value that means what happens now."""
@@ -79,6 +84,6 @@ def new_metrics(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def new_array_name(name: str) -> str:
-    """The name of an array of a checkpoint of any version: only the first field, that of the state, may have changed."""
+    """An array's name in a checkpoint of any version: only its first field, that of the state, may have changed."""
     first = next((old for old in STATE if name.startswith(old) and not name[len(old) :][:1].isidentifier()), None)
     return STATE[first] + name[len(first) :] if first else name

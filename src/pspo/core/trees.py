@@ -1,4 +1,4 @@
-"""Pytrees of arrays to and from named arrays: how states, pools and policies become files."""
+"""Pytrees of arrays to and from named arrays: how states, models and policies are stored in files."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ T = TypeVar("T")
 
 
 def to_arrays(tree: object) -> dict[str, np.ndarray]:
-    """Every leaf under its path."""
+    """Every leaf of a tree, by its path."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def from_arrays(like: T, arrays: dict[str, np.ndarray]) -> T:
-    """A tree of the same structure as `like` (arrays or shapes) from named arrays; any difference is an error.
+    """A tree with the structure of `like` (arrays or shapes) from named arrays; any difference is an error.
 
-    A length of None in a shape of `like` is any.
+    None in a shape of `like` stands for any length.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     names = [jax.tree_util.keystr(path) for path, _ in leaves]
     if set(names) != set(arrays):
-        odd = sorted(set(names) ^ set(arrays))
-        raise Corrupt(f"the file's arrays differ from what is expected, first at {odd[0]}.")
+        different = sorted(set(names) ^ set(arrays))
+        raise Corrupt(f"the file's arrays differ from what is expected, first at {different[0]}.")
     restored = []
     for name, (_, leaf) in zip(names, leaves, strict=True):
-        found = arrays[name]
+        array = arrays[name]
         wanted = tuple(leaf.shape)
-        fits = len(wanted) == found.ndim and all(b in (a, None) for a, b in zip(found.shape, wanted, strict=True))
-        if not fits or found.dtype != leaf.dtype:
-            raise Corrupt(f"{name} is {found.dtype}{found.shape}, expected {leaf.dtype}{wanted}.")
-        restored.append(jnp.asarray(found))
+        fits = len(wanted) == array.ndim and all(b in (a, None) for a, b in zip(array.shape, wanted, strict=True))
+        if not fits or array.dtype != leaf.dtype:
+            raise Corrupt(f"{name} is {array.dtype}{array.shape}, expected {leaf.dtype}{wanted}.")
+        restored.append(jnp.asarray(array))
     return jax.tree_util.tree_unflatten(structure, restored)

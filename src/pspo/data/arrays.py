@@ -1,4 +1,4 @@
-"""Turn what a user hands over into arrays that can be trusted: right kind, right shape, and never changing again."""
+"""Validate arrays from the user: numeric type, shape, and read-only from then on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def require_same_rows(name: str, array: np.ndarray, other_name: str, other: np.n
 
 
 def require_same_columns(name: str, array: np.ndarray, other_name: str, other: np.ndarray) -> None:
-    """Two arrays that describe the same quantities have as many columns, whether or not they have rows."""
+    """Two arrays that describe the same quantities have the same number of columns."""
     if array.shape[-1] != other.shape[-1]:
         raise UserError(
             f"array '{name}' has shape {array.shape} but '{other_name}' has shape {other.shape}: "
@@ -65,7 +65,7 @@ def _require_axes(name: str, array: np.ndarray, axes: int) -> None:
 
 
 def _frozen(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Copy unless nobody else could write into the array, so that sharing it is safe and costs nothing."""
+    """Copy the array unless nobody else can write into it: then sharing it is safe and free."""
     if array.dtype == dtype and array.flags.c_contiguous and not _someone_can_write(array):
         return array
     with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which `check` reports as an error
@@ -75,7 +75,7 @@ def _frozen(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _someone_can_write(array: np.ndarray) -> bool:
-    """A read-only view does not help when the array it looks into is still writeable."""
+    """Whether the array, or an array that it is a view of, is writeable."""
     owner: Any = array
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable:

@@ -1,4 +1,4 @@
-"""Look for what is wrong with a dataset before hours of training find it; every finding says where and what to do."""
+"""Find problems of a dataset before training does; every finding says where the problem is and what to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTINUITY_RELATIVE, CONTINUITY_ABSOLUTE = 1e-4, 1e-6
 
 @dataclass(frozen=True)
 class Finding:
-    """An error forbids training; a warning deserves a look. `row` is the first row that shows it."""
+    """An error forbids training; a warning should be checked by a person. `row` is the first row with the problem."""
 
     level: Literal["error", "warning"]
     code: str
@@ -29,7 +29,7 @@ class Finding:
 
 
 def check(dataset: Dataset) -> list[Finding]:
-    """Everything suspicious, errors first; an empty list for clean data."""
+    """All problems, errors first; an empty list for clean data."""
     return [*_errors(dataset), *_warnings(dataset)]
 
 
@@ -43,7 +43,7 @@ def check_source(source: Any, **options: Any) -> tuple[Dataset | None, list[Find
 
 
 def require_trainable(dataset: Dataset) -> None:
-    """Refuse data that would poison training; costs little, as it skips what would only be a warning."""
+    """Refuse data that cannot be trained on. Fast, as it skips the warnings."""
     for finding in _errors(dataset):
         raise UserError(f"dataset '{dataset.name}' cannot be trained on: {finding.message}")
 
@@ -58,7 +58,7 @@ def _warnings(dataset: Dataset) -> Iterator[Finding]:
         yield Finding("warning", "note", note)
     yield from _broken_episodes(dataset)
     yield from _missing_ends(dataset)
-    if dataset.size > 1:  # a single row is constant by nature
+    if dataset.size > 1:  # a single row is always constant
         yield from _constant_columns(dataset)
         yield from _nothing_moves(dataset)
         yield from _duplicates(dataset)
@@ -76,12 +76,12 @@ def _not_finite(dataset: Dataset) -> Iterator[Finding]:
         column = int(bad[row].argmax())
         where = f"row {row}" if field == "reward" else f"row {row}, column {column}"
         affected = np.flatnonzero(bad.any(axis=0))
-        spread = f" in columns {_listed(affected)}" if len(affected) > 1 else ""
+        columns = f" in columns {_listed(affected)}" if len(affected) > 1 else ""
         yield Finding(
             "error",
             "not-finite",
             f"{field} is {values[row, column]} at {where}, which is NaN, infinite or too large for float32 "
-            f"(values affected: {bad.sum()}{spread}): repair or remove these rows.",
+            f"(values affected: {bad.sum()}{columns}): repair or remove these rows.",
             row,
         )
 
@@ -129,7 +129,7 @@ def _missing_ends(dataset: Dataset) -> Iterator[Finding]:
         message = f"no row is a terminal or a time-out, so all {dataset.size} rows count as one episode: mark the ends."
         yield Finding("warning", "one-episode", message)
     elif not terminals:
-        message = "no row is a terminal, so the task counts as going on for ever: mark the terminals if it can end."
+        message = "no row is a terminal, so the task counts as one that never ends: mark the terminals if it can end."
         yield Finding("warning", "no-terminals", message)
     elif not timeouts:
         message = "no row is a time-out, so no episode counts as cut: mark the time-outs if some were."
@@ -139,8 +139,8 @@ def _missing_ends(dataset: Dataset) -> Iterator[Finding]:
 def _constant_columns(dataset: Dataset) -> Iterator[Finding]:
     for field, remedy in (
         ("obs", "remove it unless it is meant to be so"),
-        ("action", "remove it, as nothing can be learnt about its other values"),
-        ("reward", "nothing tells good actions from bad ones, so check how rewards were logged"),
+        ("action", "remove it, as nothing can be learned about its other values"),
+        ("reward", "no action is better than another, so check how rewards were logged"),
     ):
         values = getattr(dataset, field).reshape(dataset.size, -1)
         constant = np.flatnonzero(values.min(axis=0) == values.max(axis=0))  # false for columns that hold a NaN
@@ -171,15 +171,15 @@ def _duplicates(dataset: Dataset) -> Iterator[Finding]:
         "warning",
         "duplicate-rows",
         f"row {second} repeats row {first} in every value (copies in all: {repeats.size}): "
-        "remove the copies unless they were really seen more than once.",
+        "remove the copies unless they really occurred more than once.",
         second,
     )
 
 
 def _row_keys(dataset: Dataset) -> np.ndarray:
-    """A 64-bit key of the bits of each whole transition; sorting these beats sorting rows by a wide margin.
+    """A 64-bit hash of each transition: sorting these is much faster than sorting rows.
 
-    Two of a million different rows share a key with a chance of about 3e-8, too little to guard a warning against.
+    Two of a million different rows share a hash with a probability of about 3e-8, which is good enough for a warning.
     """
     key = np.zeros(dataset.size, dtype=np.uint64)
     for field in ("obs", "action", "reward", "next_obs", "terminal", "timeout", "next_known"):
@@ -187,7 +187,7 @@ def _row_keys(dataset: Dataset) -> np.ndarray:
         bits = values.view(np.uint32 if values.dtype == np.float32 else np.uint8)
         for column in bits.T:
             key ^= column
-            key *= np.uint64(0x9E3779B97F4A7C15)  # odd, so that no bit is lost; wraps round at 2**64
+            key *= np.uint64(0x9E3779B97F4A7C15)  # odd, so that no bit is lost; overflows at 2**64
             key ^= key >> np.uint64(29)  # bring the well mixed high bits down to where the next column enters
     return key
 

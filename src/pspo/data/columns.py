@@ -1,4 +1,4 @@
-"""Which columns of a table are which: patterns that a user gives, or names that speak for themselves."""
+"""Which columns of a table play which role: by the patterns that a user gives, or by their usual names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOW = (
 SHOWN = 20
 
 # For each role, families of names in order of preference. A column of a vector is a stem, then something that is
-# no letter, such as obs_3, obs[3] or state.x; or a single letter and a number, such as s0. Case does not matter.
+# not a letter, such as obs_3, obs[3] or state.x; or a single letter and a number, such as s0. Case does not matter.
 _INDEXED = r"(?:$|[^a-z].*)"
 FAMILIES: dict[str, tuple[str, ...]] = {
     "obs": (f"obs{_INDEXED}", f"observations?{_INDEXED}", f"states?{_INDEXED}", r"s_?\d+"),
@@ -36,9 +36,9 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "terminal": ("terminals?", "terminated", "terminations?"),
     "timeout": ("time_?outs?", "truncated", "truncations?"),
 }
-# Names that look like a part of a vector and are not: the next state, probabilities of actions, their bounds.
+# Names that look like columns of a vector but are not: the next state, probabilities of actions, their bounds.
 _NOT_A_PART = re.compile(r".*(next|prob|logp).*|action_(low|high)", re.IGNORECASE)
-# `done` often marks time-outs too, so it is only taken where nothing speaks of terminals proper.
+# `done` often marks time-outs too, so it is only used if no other column marks terminals.
 DONE = re.compile("dones?", re.IGNORECASE)
 
 
@@ -46,7 +46,7 @@ DONE = re.compile("dones?", re.IGNORECASE)
 class Columns:
     """Patterns per role: a column's name, or * and ? for several; a list, or one text with commas between.
 
-    Columns that a pattern finds are taken in natural order (x2 before x10). A role that is left out is filled by
+    Columns that match a pattern are taken in natural order (x2 before x10). A role without patterns is filled by
     its usual names, if there are any.
     """
 
@@ -89,14 +89,14 @@ def _patterns(role: str, given: Any) -> tuple[str, ...]:
 
 
 def choose(names: list[str], columns: Columns) -> dict[str, list[str]]:
-    """The columns of every role that is given or can be told from its name."""
+    """The columns of every role, by the given patterns or by usual names."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise UserError(f"the column '{twice[0]}' occurs more than once: give every column a name of its own.")
+        raise UserError(f"the column '{twice[0]}' occurs more than once: give all columns different names.")
     given = columns.given()
     exact = {pattern for patterns in given.values() for pattern in patterns} & set(names)
     detected = {role: _detect(role, [n for n in names if n not in exact]) for role in ROLES if role not in given}
-    claims = given | {role: tuple(found) for role, found in detected.items() if found}
+    claims = given | {role: tuple(members) for role, members in detected.items() if members}
     owner = _owners(names, claims)
     chosen = {role: _matches(role, patterns, names, owner) for role, patterns in claims.items()}
     for role in ("obs", "action", "reward"):
@@ -111,21 +111,23 @@ def choose(names: list[str], columns: Columns) -> dict[str, list[str]]:
 
 
 def _detect(role: str, names: list[str]) -> list[str]:
-    found = []
+    matching = []
     if role in ("obs", "action"):
         names = [name for name in names if not _NOT_A_PART.fullmatch(name)]
     for family in FAMILIES[role]:
         members = [name for name in names if re.fullmatch(family, name, re.IGNORECASE)]
-        if members and found:
-            raise UserError(f"{listed([found[0], members[0]])} could both be the {role} among {listed(names)}: {HOW}.")
-        found = members or found
-    if role == "terminal" and not found:
-        found = [name for name in names if DONE.fullmatch(name)]
-    return sorted(found, key=natural_key)
+        if members and matching:
+            raise UserError(
+                f"{listed([matching[0], members[0]])} could both be the {role} among {listed(names)}: {HOW}."
+            )
+        matching = members or matching
+    if role == "terminal" and not matching:
+        matching = [name for name in names if DONE.fullmatch(name)]
+    return sorted(matching, key=natural_key)
 
 
 def _owners(names: list[str], claims: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """The role whose pattern fits a column most closely: `--obs '*'` leaves to the others what they name."""
+    """The role whose pattern fits a column most closely: `--obs '*'` leaves to other roles the columns they name."""
     closest: dict[str, tuple[float, str]] = {}
     for role, patterns in claims.items():
         for pattern in patterns:
@@ -148,13 +150,13 @@ def _fitting(pattern: str, names: list[str]) -> list[str]:
 
 
 def _matches(role: str, patterns: tuple[str, ...], names: list[str], owner: Mapping[str, str]) -> list[str]:
-    found: list[str] = []
+    matching: list[str] = []
     for pattern in patterns:
         members = [name for name in _fitting(pattern, names) if owner.get(name) == role]
         if not members:
             raise UserError(f"no column fits '{pattern}' ({role}) among {listed(names)}: correct the pattern.")
-        found += sorted((name for name in members if name not in found), key=natural_key)
-    return found
+        matching += sorted((name for name in members if name not in matching), key=natural_key)
+    return matching
 
 
 def natural_key(name: str) -> list[tuple[int, str, int]]:

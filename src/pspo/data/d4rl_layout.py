@@ -1,4 +1,4 @@
-"""A dictionary of arrays with the names that D4RL uses, to and from a dataset; fills in what data often leave out."""
+"""Arrays under D4RL's names, to and from a dataset; what data often lack is filled in."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ KNOWN_KEYS = frozenset((*REQUIRED, *OPTIONAL_ARRAYS, *LABELS))
 
 
 def fields_from_d4rl(arrays: dict[str, Any], unread: Iterable[str] = ()) -> dict[str, Any]:
-    """The arguments of `Dataset`. `unread` names arrays that were found beside the given ones but not loaded.
+    """The arguments of `Dataset`. `unread` names arrays that the source has but that were not loaded.
 
-    Rows are taken out of `arrays`, so that whoever holds them nowhere else has each only once where rows are dropped.
+    Arrays are removed from `arrays`, so that memory is freed early where rows are dropped.
     """
     unread = [*unread, *(str(key) for key in arrays if key not in KNOWN_KEYS)]
     _require_keys(arrays, unread)
@@ -53,19 +53,19 @@ def fields_from_d4rl(arrays: dict[str, Any], unread: Iterable[str] = ()) -> dict
 
 
 def read_notes(arrays: Mapping[str, Any]) -> list[str]:
-    """What a file says about itself: texts, in a list or in an array of any shape, or a single one."""
-    found = arrays.get("notes", ())
-    if isinstance(found, np.ndarray):
-        found = found.reshape(-1).tolist()
-    elif isinstance(found, str):
-        found = [found]
-    if not isinstance(found, list | tuple):
-        raise UserError(f"'notes' is {type(found).__name__}: give a list of texts.")
-    return [str(note) for note in found]
+    """The notes of a file: one text, or several in a list or in an array of any shape."""
+    notes = arrays.get("notes", ())
+    if isinstance(notes, np.ndarray):
+        notes = notes.reshape(-1).tolist()
+    elif isinstance(notes, str):
+        notes = [notes]
+    if not isinstance(notes, list | tuple):
+        raise UserError(f"'notes' is {type(notes).__name__}: give a list of texts.")
+    return [str(note) for note in notes]
 
 
 def arrays_for_d4rl(dataset: Dataset) -> dict[str, np.ndarray]:
-    """One row per transition; which next states are known only where some are not. Bounds and labels are apart."""
+    """One row per transition; `next_known` only if some next states are unknown. Without bounds and labels."""
     arrays = {
         "observations": dataset.obs,
         "actions": dataset.action,
@@ -84,7 +84,7 @@ def _require_keys(arrays: Mapping[str, Any], unread: list[str]) -> None:
             found = ", ".join([*map(str, arrays), *(name for name in unread if name not in arrays)]) or "nothing"
             hint = f"rename '{nearest[0]}' if that is what it holds" if nearest else f"found only {found}"
             raise UserError(f"the array '{key}' is missing: {hint}.")
-    # An optional array under a slightly wrong name would be ignored in silence, and change what is learnt.
+    # An optional array under a slightly wrong name would be ignored silently, and change what is learned.
     for key in OPTIONAL_ARRAYS:
         nearest = difflib.get_close_matches(key, unread, n=1, cutoff=0.85)
         if key not in arrays and nearest:
@@ -121,11 +121,11 @@ def _bounds(arrays: Mapping[str, Any], action: np.ndarray) -> tuple[np.ndarray, 
     return guess_bounds(action)
 
 
-ENOUGH_ROWS = 100  # among fewer, no negative action may be chance
+ENOUGH_ROWS = 100  # with fewer rows, the absence of negative actions may be chance
 
 
 def guess_bounds(action: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """0 and 1, or -1 and 1, if all actions are within, else each column's smallest and largest; and a note on that."""
+    """0 and 1, or -1 and 1, if all actions are within, else each column's smallest and largest; and a note."""
     columns = action.shape[1]
     finite = np.isfinite(action)
     low = action.min(axis=0, where=finite, initial=np.inf)
@@ -145,7 +145,7 @@ def guess_bounds(action: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]
 
 
 def _one_per_column(bound: Any, columns: int) -> Any:
-    """One number stands for all columns; everything else is left for `Dataset` to judge."""
+    """One number stands for all columns; everything else is checked by `Dataset`."""
     return np.full(columns, bound) if np.ndim(bound) == 0 else bound
 
 

@@ -1,4 +1,4 @@
-"""Logged transitions as one immutable value: what every algorithm trains on and every report refers to."""
+"""A dataset of logged transitions, immutable: what every algorithm trains on and every report refers to."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ HASHED_ARRAYS = ("obs", "action", "reward", "next_obs", "terminal", "timeout", "
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Logged transitions, one per row. Arrays are copied to float32 and cannot be written to.
+    """Logged transitions. Arrays have one row per transition, are copied to float32 and are read-only.
 
-    Rows of one episode follow each other; an episode ends at a terminal, at a time-out or at the last row.
+    Transitions of an episode are consecutive; an episode ends at a terminal, at a time-out or at the last transition.
 
     Values that are not finite are allowed here, so that `check` can load and report them; training refuses them.
     """
@@ -39,7 +39,7 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what was assumed or dropped while reading the data
     obs_names: tuple[str, ...] = ()  # of the state's columns, where they are known
     action_names: tuple[str, ...] = ()
-    # (n,) bool: false where a terminal row's next state was never logged; next_obs then repeats obs, and no model
+    # (n,) bool: false where the next state of a terminal was never logged; next_obs then repeats obs, and no model
     # may learn from it. All true unless given.
     next_known: np.ndarray = None  # pyright: ignore[reportAssignmentType]
 
@@ -77,7 +77,7 @@ class Dataset:
             raise UserError(f"'next_known' is false at row {row}, which is not terminal: give its next state.")
         lost = np.flatnonzero(~known)
         if (self.next_obs[lost] != self.obs[lost]).any():
-            placeholder = self.next_obs.copy()  # one placeholder, so that equal data have equal hashes
+            placeholder = self.next_obs.copy()  # always the same placeholder, so that equal data have equal hashes
             placeholder[lost] = self.obs[lost]
             self._set("next_obs", frozen_floats("next_obs", placeholder, axes=2))
 
@@ -98,14 +98,14 @@ class Dataset:
             )
 
     def _set(self, field: str, value: Any) -> None:
-        object.__setattr__(self, field, value)  # the only way in for a frozen dataclass; used during construction only
+        object.__setattr__(self, field, value)  # a frozen dataclass allows nothing else; used during construction only
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], unread: Iterable[str] = ()) -> Dataset:
         """From D4RL names: observations, actions, rewards, terminals; optional are next_observations, next_known,
-        timeouts, action_low, action_high, name and task. What had to be assumed is said in `notes`.
+        timeouts, action_low, action_high, name and task. Assumptions are listed in `notes`.
 
-        `unread` names arrays that a file holds but that were not loaded.
+        `unread` names arrays of the source that were not loaded.
         """
         return cls(**fields_from_d4rl(dict(arrays), unread))
 
@@ -113,24 +113,24 @@ class Dataset:
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """Number of transitions."""
         return len(self.obs)
 
     @property
     def obs_dim(self) -> int:
-        """How many numbers a state has."""
+        """Length of an observation."""
         return self.obs.shape[1]
 
     @property
     def action_dim(self) -> int:
-        """How many numbers an action has."""
+        """Length of an action."""
         return self.action.shape[1]
 
     # Episodes
 
     @cached_property
     def episode_end(self) -> np.ndarray:
-        """(n,) bool, true on the last row of every episode."""
+        """(n,) bool, true at the last transition of every episode."""
         end = self.terminal | self.timeout
         end[-1] = True
         end.setflags(write=False)
@@ -138,22 +138,22 @@ class Dataset:
 
     @cached_property
     def episode_starts(self) -> np.ndarray:
-        """The first row of every episode, ascending."""
+        """Index of the first transition of every episode, ascending."""
         starts = np.concatenate(([0], np.flatnonzero(self.episode_end)[:-1] + 1))
         starts.setflags(write=False)
         return starts
 
     def episodes(self) -> list[slice]:
-        """The rows of every episode, in their order."""
+        """The transitions of every episode, as slices."""
         stops = np.flatnonzero(self.episode_end) + 1
         return [slice(start, stop) for start, stop in zip(self.episode_starts.tolist(), stops.tolist(), strict=True)]
 
     def episode_lengths(self) -> np.ndarray:
-        """How many rows every episode has."""
+        """Number of transitions of every episode."""
         return np.diff(self.episode_starts, append=self.size)
 
     def ages(self) -> np.ndarray:
-        """(n,): steps since the row's episode began."""
+        """(n,): steps since the start of the episode."""
         return np.arange(self.size) - np.repeat(self.episode_starts, self.episode_lengths())
 
     def episode_returns(self) -> np.ndarray:
@@ -161,12 +161,12 @@ class Dataset:
         return np.add.reduceat(self.reward.astype(np.float64), self.episode_starts)
 
     def returns_to_go(self, gamma: float) -> np.ndarray:
-        """(n,) float64: the discounted sum of rewards from each row to the end of its episode."""
+        """(n,) float64: the discounted sum of rewards from each transition to the end of its episode."""
         if not 0 <= gamma <= 1:
             raise UserError(f"the discount is {gamma}: give a number from 0 to 1.")
         to_go = 0.0
         backwards = []
-        # Plain floats are faster than array elements here: about 0.1 s for a million rows, however short the episodes.
+        # Plain floats are faster than array elements here: about 0.1 s for a million, however short the episodes.
         rewards = self.reward.astype(np.float64).tolist()
         for reward, is_end in zip(reversed(rewards), reversed(self.episode_end.tolist()), strict=True):
             to_go = reward if is_end else reward + gamma * to_go
@@ -174,11 +174,11 @@ class Dataset:
         return np.array(backwards[::-1], dtype=np.float64)
 
     def split(self, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Random (train, hold-out) row numbers, ascending; `fraction` of the rows, but at least one, is held out."""
+        """Random (train, hold-out) indices, ascending; `fraction` of all transitions, but at least one, is held out."""
         if not 0 < fraction < 1:
             raise UserError(f"the hold-out fraction is {fraction}: give a number between 0 and 1.")
         if self.size < 2:
-            raise UserError(f"dataset '{self.name}' has one row: give at least two to hold one out.")
+            raise UserError(f"dataset '{self.name}' has one transition: give at least two to hold one out.")
         held_out = min(max(round(fraction * self.size), 1), self.size - 1)
         shuffled = np.random.default_rng(seed).permutation(self.size)
         return np.sort(shuffled[held_out:]), np.sort(shuffled[:held_out])
@@ -187,9 +187,9 @@ class Dataset:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of all that can change what is learnt: the arrays, the bounds and the task, but not the name."""
+        """SHA-256 of all that can change what is learned: the arrays, the bounds and the task, but not the name."""
         digest = hashlib.sha256(f"task={self.task!r}\n".encode())
-        # Left out where it says nothing: data whose next states are all known keep the hash they always had.
+        # Left out if all next states are known: such data keep the hash of earlier versions.
         for field in HASHED_ARRAYS if self.next_known.all() else (*HASHED_ARRAYS, "next_known"):
             array = getattr(self, field)
             canonical = array.astype(array.dtype.newbyteorder("<"), copy=False)  # the same on every machine
@@ -199,9 +199,9 @@ class Dataset:
 
     def summary(self) -> dict[str, Any]:
         """Plain numbers and texts for printing; a NaN in the rewards shows as NaN."""
-        with np.errstate(invalid="ignore"):  # infinite rewards give NaN here: that is the honest answer
+        with np.errstate(invalid="ignore"):  # infinite rewards give NaN here: which is correct
             returns = self.episode_returns()
-            mean, spread = float(returns.mean()), float(returns.std())
+            mean, std = float(returns.mean()), float(returns.std())
         unknown = self.size - int(self.next_known.sum())
         return {
             "name": self.name,
@@ -214,7 +214,7 @@ class Dataset:
             "obs_dim": self.obs_dim,
             "action_dim": self.action_dim,
             "return_mean": mean,
-            "return_std": spread,
+            "return_std": std,
             "return_min": float(returns.min()),
             "return_max": float(returns.max()),
             "reward_min": float(self.reward.min()),

@@ -16,9 +16,9 @@ def mark_ends(
     flags: dict[str, np.ndarray],
     episode: tuple[np.ndarray, Any] | None,
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """(terminal, time-out, notes) from the flags that a table has, and from its episode column if it has one.
+    """(terminal, time-out, notes) from the flags of a table, and from its episode column if it has one.
 
-    `episode` is a number per row, and what each number stands for.
+    `episode` is a number per row and the label of each number.
     """
     notes = []
     terminal = flags.get("terminal", np.zeros(rows, dtype=bool))
@@ -43,7 +43,7 @@ def _notes_on_done(chosen: dict[str, list[str]], both: np.ndarray) -> list[str]:
 
 
 def _last_rows(column: str, number: np.ndarray, labels: Any) -> np.ndarray:
-    """(n,) bool, true where the next row belongs to another episode; an episode that comes back is refused."""
+    """(n,) bool, true where the next row belongs to another episode; an episode in two pieces is refused."""
     last = np.append(number[1:] != number[:-1], True)
     first = np.flatnonzero(np.append(True, last[:-1]))
     seen: set[int] = set()
@@ -51,7 +51,7 @@ def _last_rows(column: str, number: np.ndarray, labels: Any) -> np.ndarray:
         for row in first.tolist():
             if number[row] in seen:
                 raise UserError(
-                    f"rows of one episode must follow each other, and row {row} comes back to episode "
+                    f"rows of one episode must follow each other, and row {row} returns to episode "
                     f"{labels[number[row]]!s} of column '{column}': sort the rows by episode and time."
                 )
             seen.add(number[row])

@@ -1,4 +1,7 @@
-"""From whatever names a dataset - a built-in name, a file, a table or arrays in memory - to the dataset."""
+"""Load a dataset from whatever the user gives: a name, a file, a data frame, or arrays in memory.
+
+Two tables list the readers: NAMED_READERS for sources with a name, FILE_READERS for files by their suffix.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import dataclasses
 import difflib
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +17,61 @@ from pspo.core.errors import UserError, unknown_name
 from pspo.core.progress import Progress, silent
 from pspo.data.columns import Columns, as_columns
 from pspo.data.dataset import Dataset
+from pspo.data.readers import d4rl, minari
 from pspo.data.readers.csv import load_csv
-from pspo.data.readers.d4rl import NAMES, d4rl_name, load_d4rl
 from pspo.data.readers.frames import frame_dataset, is_frame
 from pspo.data.readers.hdf5 import load_hdf5
-from pspo.data.readers.mapped import mapped_dataset
-from pspo.data.readers.minari import PREFIX, load_minari
+from pspo.data.readers.named_arrays import dataset_from_named_arrays
 from pspo.data.readers.npz import load_npz
 from pspo.data.readers.parquet import load_parquet
 
+Loader = Callable[..., Dataset]
+
 
 def _liquidation(size: int = 100_000, seed: int = 0) -> Dataset:
-    from pspo.data.readers.liquidation import make_dataset  # the simulator is loaded only by those who ask for it
+    from pspo.data.readers.liquidation import make_dataset  # imports the simulator, which is rarely needed
 
     return make_dataset(size=size, seed=seed)
 
 
-BUILT_IN: dict[str, Callable[..., Dataset]] = {"liquidation": _liquidation}
-READERS: dict[str, Callable[..., Dataset]] = {
+BUILT_IN: dict[str, Loader] = {"liquidation": _liquidation}
+
+
+@dataclass(frozen=True)
+class NamedReader:
+    """A source of datasets that are loaded by name."""
+
+    example: str
+    find: Callable[[str, Progress], Loader | None]
+    """(name, progress) -> what loads the dataset of that name, or None; its parameters are the options of the user."""
+    names: tuple[str, ...] = ()
+    """All names, if there is a list: for "did you mean"."""
+
+
+def _find_d4rl(source: str, progress: Progress) -> Loader | None:
+    name = d4rl.d4rl_name(source)
+    return None if name is None else lambda checksums=None: d4rl.load_d4rl(name, checksums, progress)
+
+
+def _find_minari(source: str, progress: Progress) -> Loader | None:
+    identifier = source.removeprefix(minari.PREFIX)
+    return None if identifier == source else lambda: minari.load_minari(identifier)
+
+
+NAMED_READERS = (
+    NamedReader("liquidation", lambda source, progress: BUILT_IN.get(source), tuple(BUILT_IN)),
+    NamedReader(d4rl.NAMES[7], _find_d4rl, d4rl.NAMES),
+    NamedReader(f"{minari.PREFIX}ID", _find_minari),
+)
+FILE_READERS: dict[str, Loader] = {
     ".csv": load_csv,
     ".parquet": load_parquet,
     ".npz": load_npz,
     ".hdf5": load_hdf5,
     ".h5": load_hdf5,
 }
-SOME_NAMES = f"{', '.join(BUILT_IN)}, {NAMES[7]}, {PREFIX}ID"
+READERS = FILE_READERS  # the name in version 0.1
+EXAMPLES = ", ".join(reader.example for reader in NAMED_READERS)
 
 
 def load_dataset(
@@ -49,40 +83,34 @@ def load_dataset(
 ) -> Dataset:
     """A built-in or D4RL name, minari:ID, a path, a data frame, a dictionary of arrays, or a Dataset.
 
-    `columns` says which column is which, see `Columns`; without it names must speak for themselves. `task` names the
-    simulator that the data were recorded on. `progress` shows a download. `options` are those of the named dataset,
-    such as size and seed of a built-in one.
+    `columns` says which column is which, see `Columns`; without it, columns are recognised by their usual names. `task`
+    names the simulator of the data. `progress` shows a download. `options` are those of a named dataset, such as size
+    and seed of a built-in one.
     """
-    named = _named(source, progress) if isinstance(source, str) else None
+    named = _find_named(source, progress) if isinstance(source, str) else None
     if named is not None:
         _refuse_columns(source, columns)
         dataset = _with_options(source, named, options)
     elif options:
-        raise UserError(f"options {', '.join(options)} apply only to named datasets: {SOME_NAMES}.")
+        raise UserError(f"options {', '.join(options)} apply only to named datasets: {EXAMPLES}.")
     else:
         dataset = _load(source, columns)
     return dataset if task is None else dataclasses.replace(dataset, task=task)
 
 
-def _named(source: str, progress: Progress) -> Callable[..., Dataset] | None:
-    """What makes the dataset of that name."""
-    if source in BUILT_IN:
-        return BUILT_IN[source]
-    if name := d4rl_name(source):
-        return lambda checksums=None: load_d4rl(name, checksums, progress)
-    if source.startswith(PREFIX):
-        return lambda: load_minari(source.removeprefix(PREFIX))
-    return None
-
-
 def is_name(source: str) -> bool:
-    """Whether this names a dataset by itself, and not by a file."""
-    return _named(source, silent) is not None
+    """Whether this is the name of a dataset, and not a file."""
+    return _find_named(source, silent) is not None
+
+
+def _find_named(source: str, progress: Progress) -> Loader | None:
+    loaders = (reader.find(source, progress) for reader in NAMED_READERS)
+    return next((loader for loader in loaders if loader is not None), None)
 
 
 def _load(source: Any, columns: Columns | Mapping[str, Any] | None) -> Dataset:
     if isinstance(source, str | Path):
-        return _read(Path(source), str(source), columns)
+        return _read_file(Path(source), str(source), columns)
     if isinstance(source, Dataset):
         _refuse_columns(source.name, columns)
         return source
@@ -91,7 +119,7 @@ def _load(source: Any, columns: Columns | Mapping[str, Any] | None) -> Dataset:
     if isinstance(source, Mapping):
         if columns is None:
             return Dataset.from_arrays(source)
-        return mapped_dataset(source, source.__getitem__, as_columns(columns), "dataset")
+        return dataset_from_named_arrays(source, source.__getitem__, as_columns(columns), "dataset")
     raise UserError(
         f"a dataset cannot be a {type(source).__name__}: give a name, a path, a data frame, a dictionary or a Dataset."
     )
@@ -102,22 +130,24 @@ def _refuse_columns(name: str, columns: Any) -> None:
         raise UserError(f"columns cannot be chosen for '{name}', whose parts are known: leave them out.")
 
 
-def _with_options(name: str, make: Callable[..., Dataset], options: dict[str, Any]) -> Dataset:
-    known = inspect.signature(make).parameters
+def _with_options(name: str, load: Loader, options: dict[str, Any]) -> Dataset:
+    known = inspect.signature(load).parameters
     for option in options:
         if option not in known:
             raise unknown_name(f"option of dataset '{name}'", option, known)
-    return make(**options)
+    return load(**options)
 
 
-def _read(path: Path, named: str, columns: Columns | Mapping[str, Any] | None) -> Dataset:
+def _read_file(path: Path, given: str, columns: Columns | Mapping[str, Any] | None) -> Dataset:
     if not path.exists():
-        near = difflib.get_close_matches(named, [*BUILT_IN, *NAMES], n=1, cutoff=0.5)
-        hint = f"did you mean '{near[0]}'?" if near else f"give a file, or a name such as {SOME_NAMES}."
-        raise UserError(f"no such file, and unknown dataset '{named}': {hint}")
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
+        names = [name for reader in NAMED_READERS for name in reader.names]
+        near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+        hint = f"did you mean '{near[0]}'?" if near else f"give a file, or a name such as {EXAMPLES}."
+        raise UserError(f"no such file, and unknown dataset '{given}': {hint}")
+    load = FILE_READERS.get(path.suffix.lower())
+    if load is None:
         raise UserError(
-            f"'{path}' cannot be read as a dataset: give a file ({', '.join(READERS)}) or a name such as {SOME_NAMES}."
+            f"'{path}' cannot be read as a dataset: "
+            f"give a file ({', '.join(FILE_READERS)}) or a name such as {EXAMPLES}."
         )
-    return reader(path, None if columns is None else as_columns(columns))
+    return load(path, None if columns is None else as_columns(columns))

@@ -1,4 +1,4 @@
-"""Complete the next states of a log: from the following row where there is one, and said where there is none."""
+"""Complete missing next states from the following row, and note where there is none."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pspo.core.errors import UserError
 
 
 def complete_next_states(fields: dict[str, Any], known: np.ndarray) -> tuple[dict[str, Any], list[str]]:
-    """Fields in which every row that goes on has its next state, with a note on what was done.
+    """Fields in which every row inside an episode has its next state, and a note on what was done.
 
     `known` says which rows of `fields["next_obs"]` can be used; without that field none can. What is missing:
 
     - within an episode, the next state is the state of the following row;
-    - at a terminal, the row is kept without a next state: its reward and its end are worth knowing, critics never
-      look at the state after it, and a dynamics model must not learn an invented one;
+    - at a terminal, the row is kept without a next state: its reward and its end are useful, critics never
+      use the state after it, and a dynamics model must not learn an invented one;
     - at a time-out or at the end of the data, the row is dropped, as there is nothing to bootstrap from. The row
       before it ends the episode now; its own next state still has value, so that end is a time-out.
     """
@@ -38,20 +38,20 @@ def complete_next_states(fields: dict[str, Any], known: np.ndarray) -> tuple[dic
     given = "next_obs" in fields
     completed = {**fields, "next_obs": next_obs, "next_known": known | ~ends, "timeout": fields["timeout"].copy()}
     completed["timeout"][:-1] |= dropped[1:] & ~ends[:-1]
-    fields.clear()  # and `obs` below: what is dropped from is let go of before the next is
+    fields.clear()  # like `del obs` below: frees each array as soon as it is filtered
     if dropped.any():
         del obs
         for field in ("obs", "action", "reward", "terminal", "timeout", "next_known"):
             completed[field] = completed[field][rows]
     for field in ("obs", "action", "reward", "next_obs"):
-        completed[field].setflags(write=False)  # nobody else has them: the dataset need not copy them
+        completed[field].setflags(write=False)  # no other references: the dataset need not copy them
     missing = ~known
     counts = ((missing & ~ends).sum(), (missing & terminal).sum(), dropped.sum())
     return completed, _notes(given, *map(int, counts))
 
 
 def _notes(given: bool, filled: int, without: int, dropped: int) -> list[str]:
-    """What was done, in one sentence; nothing where next states were given and only terminals lack theirs."""
+    """What was done, in one sentence; empty if next states were given and only terminals lack theirs."""
     if given and not filled and not dropped:
         return []
     parts = ["next states that were missing are the states of the following rows"] if filled else []

@@ -1,7 +1,7 @@
-"""Normalisers: what a network sees instead of raw observations, actions and rewards.
+"""Normalisers: the units of the observations, actions and rewards that networks are trained on.
 
-They are computed once from a dataset and saved with whatever was trained on them, so that a policy
-file is complete by itself. `encode` and the action maps work on NumPy and JAX arrays alike.
+They are computed once from a dataset and saved with what was trained, so that a policy file is complete by itself.
+`encode` and the action maps work on NumPy and JAX arrays alike.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Normaliser(NamedTuple):
     """Observation, action and reward scales of one dataset, as NumPy arrays (constants to a compiled program).
 
     Grid columns get, beside their z-score, one hat function per distinct value: exactly one-hot on
-    the values themselves, linear in between. A smooth network cannot follow a cliff between two
+    the values themselves, linear in between. A smooth network cannot follow a jump between two
     consecutive steps of a counter; with hats it need not be smooth there.
     """
 
     obs_mean: Array  # (obs_dim,)
     obs_std: Array
-    obs_low: Array  # the data's range
+    obs_low: Array  # the range of the data
     obs_high: Array
     grid_column: Array  # (g,) int: which columns are grids
     grid_points: Array  # (g, k) ascending; short grids repeat their last point
@@ -92,9 +92,9 @@ def unsquash(unit: Array) -> Array:
 
 
 def _hats(xp: Any, x: Array, points: Array) -> Array:
-    """Linear interpolation weights of x on ascending points; the ends reach out flat."""
+    """Linear interpolation weights of x on ascending points; constant beyond the ends."""
     gap = points[1:] - points[:-1]
-    gap = xp.where(gap > 0, gap, 1.0)  # repeated padding points: their hat must stay zero, not NaN
+    gap = xp.where(gap > 0, gap, 1.0)  # repeated padding points: their hat must be zero, not NaN
     real = xp.concatenate([xp.ones_like(points[:1]), (points[1:] > points[:-1]).astype(points.dtype)])
     rise = (x[..., None] - points[:-1]) / gap
     up = xp.concatenate([xp.ones_like(rise[..., :1]), xp.clip(rise, 0.0, 1.0)], axis=-1)
@@ -106,13 +106,13 @@ def _hats(xp: Any, x: Array, points: Array) -> Array:
 def fit_normaliser(dataset: Dataset, gamma: float = 0.99) -> Normaliser:
     """Scales of a dataset.
 
-    Rewards are divided by the standard deviation of the log's discounted returns-to-go: values then
-    have a spread of about one on every task, so temperatures and learning rates keep their meaning.
+    Rewards are divided by the standard deviation of the dataset's discounted returns-to-go: values then have a
+    standard deviation of about one on every task, so temperatures and learning rates keep their meaning.
     """
     known = dataset.next_known
     both = np.concatenate([dataset.obs, dataset.next_obs if known.all() else dataset.next_obs[known]])
     std = both.std(axis=0, dtype=np.float64)
-    spread = dataset.returns_to_go(gamma).std()
+    return_std = dataset.returns_to_go(gamma).std()
     columns, points = _grids(both)
     f32 = np.float32
     return Normaliser(
@@ -124,12 +124,12 @@ def fit_normaliser(dataset: Dataset, gamma: float = 0.99) -> Normaliser:
         grid_points=points,
         action_low=np.array(dataset.action_low),
         action_high=np.array(dataset.action_high),
-        reward_scale=np.asarray(spread if spread > 1e-8 else 1.0, dtype=f32),
+        reward_scale=np.asarray(return_std if return_std > 1e-8 else 1.0, dtype=f32),
     )
 
 
 def normaliser_in(dataset: Dataset, states: str, rewards: str, gamma: float) -> Normaliser:
-    """Scales in the units that published algorithms use: see `states` and `rewards` in pspo.algorithms.common.settings."""
+    """Scales in the units of published algorithms: see `states` and `rewards` in pspo.algorithms.common.settings."""
     norm = fit_normaliser(dataset, gamma)
     if states != "features":
         empty = {"grid_column": np.zeros(0, np.int32), "grid_points": np.zeros((0, 0), np.float32)}
@@ -147,13 +147,13 @@ def normaliser_in(dataset: Dataset, states: str, rewards: str, gamma: float) -> 
 
 def _grids(obs: np.ndarray) -> tuple[list[int], np.ndarray]:
     """Columns with few distinct values, and those values, padded to one length."""
-    found = {}
+    grids = {}
     for c in range(obs.shape[1]):
         if len(np.unique(obs[:1000, c])) > GRID_MAX_VALUES:
-            continue  # the cheap look already says no
+            continue  # the first rows are enough to say no
         values = np.unique(obs[:, c])
         if 2 <= len(values) <= GRID_MAX_VALUES and len(obs) >= 20 * len(values):
-            found[c] = values
-    width = max((len(v) for v in found.values()), default=0)
-    points = [np.pad(v, (0, width - len(v)), mode="edge") for v in found.values()]
-    return list(found), np.asarray(points, dtype=np.float32).reshape(len(found), width)
+            grids[c] = values
+    width = max((len(v) for v in grids.values()), default=0)
+    points = [np.pad(v, (0, width - len(v)), mode="edge") for v in grids.values()]
+    return list(grids), np.asarray(points, dtype=np.float32).reshape(len(grids), width)

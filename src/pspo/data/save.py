@@ -1,4 +1,4 @@
-"""Write a dataset in any format that can be read, all or nothing; a round trip keeps its hash where the format can."""
+"""Write a dataset to a file, atomically; reading it again gives the same hash where the format can."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pspo.data.dataset import Dataset
 from pspo.data.readers.hdf5 import save_hdf5
 from pspo.data.readers.npz import save_npz
 from pspo.data.readers.parquet import METADATA
-from pspo.data.readers.table_dataset import need_pyarrow
+from pspo.data.readers.tables import need_pyarrow
 
 ROWS_AT_A_TIME = 1 << 16
 
 
 def save_dataset(dataset: Dataset, path: str | Path) -> Path:
-    """Write a dataset whole or not at all; the ending says the format: .npz, .hdf5, .parquet or .csv.
+    """Write a dataset atomically; the suffix decides the format: .npz, .hdf5, .parquet or .csv.
 
-    `pspo.data.lost_in` says what a format cannot keep.
+    `pspo.data.lost_in` lists what a format cannot store.
     """
     return require_writer(path)(dataset, Path(path))
 
 
 def require_writer(path: str | Path) -> Callable[[Dataset, Path], Path]:
-    """The writer of that format; asked for before the data are read, as that may take long."""
+    """The writer for that suffix; called before the data are read, which may take long."""
     writer = WRITERS.get(Path(path).suffix.lower())
     if writer is None:
         raise UserError(f"cannot save a dataset as '{path}': give a path that ends in {', '.join(WRITERS)}.")
@@ -38,7 +38,7 @@ def require_writer(path: str | Path) -> Callable[[Dataset, Path], Path]:
 
 
 def lost_in(dataset: Dataset, path: str | Path) -> list[str]:
-    """What a reader of that file will not know, a sentence each."""
+    """What the file cannot store, one sentence each."""
     if Path(path).suffix.lower() != ".csv":
         return []
     lost = []
@@ -65,7 +65,7 @@ def save_parquet(dataset: Dataset, path: Path) -> Path:
     schema = _schema(dataset).with_metadata({METADATA: json.dumps(labels)})
     with (
         replacing(path) as temporary,
-        # Noisy floats have no use for a dictionary; checksums let a reader notice a flipped bit.
+        # A dictionary is useless for noisy floats; checksums let a reader notice a flipped bit.
         parquet.ParquetWriter(temporary, schema, use_dictionary=False, write_page_checksum=True) as file,
     ):
         for batch in _batches(dataset, schema):
@@ -74,7 +74,7 @@ def save_parquet(dataset: Dataset, path: Path) -> Path:
 
 
 def save_csv(dataset: Dataset, path: Path) -> Path:
-    """The same columns as in Parquet; every number in as many digits as it takes to read the same float32 again."""
+    """The same columns as in Parquet; with enough digits to read the same float32 numbers again."""
     need_pyarrow("writing CSV files")
     from pyarrow import csv
 
@@ -96,7 +96,7 @@ def _schema(dataset: Dataset) -> Any:
 
 
 def _batches(dataset: Dataset, schema: Any) -> Iterator[Any]:
-    """Some rows at a time; an unknown next state is an empty cell."""
+    """Rows in batches; an unknown next state is an empty cell."""
     import pyarrow as pa
 
     for start in range(0, dataset.size, ROWS_AT_A_TIME):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -28,7 +28,7 @@ class Ensemble(eqx.Module):
     net: MLP
     log_std_low: Array  # (M, targets): learned bounds of the soft clamp
     log_std_high: Array
-    target_mean: Array  # (targets,): the scale of what is predicted, shared by all members
+    target_mean: Array  # (targets,): scale of the targets, shared by all members
     target_std: Array
 
     def normalised(self, x: Array, each: bool = False) -> tuple[Array, Array]:
@@ -40,6 +40,7 @@ class Ensemble(eqx.Module):
         return mean, low + jax.nn.softplus(log_std - low)
 
     def predict(self, x: Array) -> Prediction:
+        """Predictions of all members for the same inputs, in raw units."""
         mean, log_std = self.normalised(x)
         return Prediction(mean * self.target_std + self.target_mean, jnp.exp(log_std) * self.target_std)
 
@@ -59,7 +60,10 @@ class Ensemble(eqx.Module):
         return self.log_std_low.shape[0]
 
 
-def ensemble(key: Array, members: int, inputs: int, width: int, depth: int, target_mean, target_std) -> Ensemble:
+def ensemble(
+    key: Array, *, members: int, inputs: int, width: int, depth: int, target_mean: Any, target_std: Any
+) -> Ensemble:
+    """A new ensemble with random weights."""
     targets = target_mean.shape[0]
     net = mlp_stack(key, members, [inputs] + [width] * depth + [2 * targets], last_scale=0.1)
     low = jnp.full((members, targets), LOG_STD_FLOOR, jnp.float32)
@@ -68,15 +72,14 @@ def ensemble(key: Array, members: int, inputs: int, width: int, depth: int, targ
 
 
 def model_inputs(norm: Normaliser, obs: Array, unit_action: Array) -> Array:
-    """What a dynamics network sees: encoded observation and unit action."""
+    """The input of a dynamics network: encoded observation and unit action."""
     return jnp.concatenate([norm.encode(obs), unit_action], axis=-1)
 
 
 def draw_next(norm: Normaliser, obs: Array, prediction: Prediction, noise: Array) -> tuple[Array, Array]:
-    """Next observations as predicted, from standard normal noise (..., batch, obs_dim), and the expected reward.
+    """Next observations drawn with standard normal noise (..., batch, obs_dim), and the expected reward.
 
-    The same noise for every member (common random numbers): what then differs between members is
-    what they believe, not what they happened to draw.
+    All members share the noise (common random numbers), so that they differ only in what they predict.
     """
     change = prediction.mean[..., :-1] + prediction.std[..., :-1] * noise
     return obs + change, prediction.mean[..., -1]

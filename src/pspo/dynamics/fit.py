@@ -1,8 +1,8 @@
-"""Maximum-likelihood fit of the pool: every member alone, on its own bootstrap of the data, from its own start.
+"""Maximum-likelihood fit of the pool: every member on its own bootstrap of the data, from its own initial weights.
 
-The paper's Algorithm 1, line 2. The loss is the beta-NLL (Seitzer et al., 2022): exponent 0 is plain
-maximum likelihood; towards 1 the mean is fitted as by least squares, so that the many nearly
-deterministic rows of a log do not drown the few that matter.
+Algorithm 1, line 2, of the paper. The loss is the beta-NLL (Seitzer et al., 2022): exponent 0 is plain maximum
+likelihood; towards 1 the mean is fitted as by least squares, so that many nearly deterministic transitions do not
+outweigh the few that matter.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ from pspo.dynamics.ensemble import Ensemble, ensemble, model_inputs
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Recipe of the dynamics pool."""
+    """Settings of the dynamics models."""
 
     pool: Annotated[int, Bounds(1, 1000)] = 10
-    """Members in the pool (M)."""
+    """Models in the pool (M)."""
     width: Annotated[int, Bounds(4, 4096)] = 64
     """Units in a hidden layer."""
     depth: Annotated[int, Bounds(1, 8)] = 3
     """Hidden layers."""
     steps: Annotated[int, Bounds(1, 100_000_000)] = 6000
-    """Gradient steps at most; the learning rate falls to zero by then."""
+    """Maximum number of gradient steps; the learning rate falls to zero by then."""
     batch: Annotated[int, Bounds(1, 65536)] = 256
-    """Rows per member and step."""
+    """Batch size per model."""
     lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
-    """Adam's learning rate at the start."""
+    """Initial learning rate of Adam."""
     weight_decay: Annotated[float, Bounds(0.0, 1.0)] = 0.0
     """Decoupled weight decay of AdamW."""
     beta_nll: Annotated[float, Bounds(0.0, 1.0)] = 0.5
     """Exponent of the beta-NLL loss; 0 is plain maximum likelihood."""
     early_fraction: Annotated[float, Bounds(0.0, 1.0)] = 0.0
-    """Fraction of each bootstrap drawn by 1/(1 + age in the episode): the few starts are where policies begin."""
+    """Fraction of each bootstrap drawn with weights 1/(1 + time in the episode): more of the few early transitions."""
     holdout: Annotated[float, Bounds(0.001, 0.5)] = 0.05
-    """Fraction of rows that no member trains on; early stopping and the report use them."""
+    """Fraction of transitions held out from training, for early stopping and the report."""
     evaluate_every: Annotated[int, Bounds(1, 1_000_000)] = 500
-    """Steps between two looks at the hold-out."""
+    """Gradient steps between two evaluations on the hold-out."""
     patience: Annotated[int, Bounds(1, 1_000_000)] = 8
-    """Looks without improvement of any member after which the fit stops."""
+    """Evaluations without improvement of any model after which the fit stops."""
     seed: Annotated[int, Bounds(-1, 2**31 - 1)] = 0
-    """Seed of the pool, shared by all runs on the same data; -1 takes the run's own seed."""
+    """Seed of the pool, shared by all runs on the same data; -1 takes the seed of the run."""
 
 
 class FitRecord(NamedTuple):
     steps: int
-    holdout_nll: np.ndarray  # (M,): per row and target, of the kept parameters
+    holdout_nll: np.ndarray  # (M,): per transition and target, of the best parameters
     curve: list[tuple[int, float, float]]  # step, training loss, mean hold-out NLL
 
 
@@ -66,11 +66,11 @@ Progress = Callable[[int, int, dict[str, float]], None]
 
 
 def fit_targets(dataset: Dataset, norm: Normaliser) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What members predict: change of observation and normalised reward; with its mean and spread."""
+    """What members predict: observation change and normalised reward; with their mean and standard deviation."""
     reward = dataset.reward / norm.reward_scale
     target = np.concatenate([dataset.next_obs - dataset.obs, reward[:, None]], axis=1).astype(np.float32)
     counts = target_counts(dataset)
-    # Where no next state at all is known, the placeholders' own mean of zero will do.
+    # If no next state is known, the mean of the placeholders, which is zero, will do.
     where = True if counts is None or not dataset.next_known.any() else counts
     std = target.std(axis=0, dtype=np.float64, where=where)
     return (
@@ -81,14 +81,14 @@ def fit_targets(dataset: Dataset, norm: Normaliser) -> tuple[np.ndarray, np.ndar
 
 
 def target_counts(dataset: Dataset) -> np.ndarray | None:
-    """(n, targets) bool: which targets were logged; a row without its next state still has its reward. None: all."""
+    """(n, targets) bool: which targets were logged; without a next state there is still a reward. None means all."""
     if dataset.next_known.all():
         return None
     return np.column_stack([np.repeat(dataset.next_known[:, None], dataset.obs_dim, 1), np.ones(dataset.size, bool)])
 
 
 class Targets(NamedTuple):
-    """Normalised targets, and which of them count; None says all, and then costs nothing."""
+    """Normalised targets, and which of them count; None means all."""
 
     value: Array
     counts: Array | None
@@ -98,12 +98,12 @@ class Targets(NamedTuple):
 
 
 def nll(mean: Array, log_std: Array, target: Array) -> Array:
-    """Gaussian negative log-likelihood per row and target, without the constant."""
+    """Gaussian negative log-likelihood per transition and target, without the constant."""
     return 0.5 * jnp.square((target - mean) * jnp.exp(-log_std)) + log_std
 
 
 def mean_nll(mean: Array, log_std: Array, target: Targets) -> Array:
-    """Per member, over the rows and targets that count."""
+    """Mean per member over the targets that count."""
     each = nll(mean, log_std, target.value)
     if target.counts is None:
         return each.mean(axis=(1, 2))
@@ -113,7 +113,7 @@ def mean_nll(mean: Array, log_std: Array, target: Targets) -> Array:
 def beta_nll_loss(model: Ensemble, x: Array, target: Array, exponent: float, counts: Array | None = None) -> Array:
     """Sum over members of their mean loss; x and target carry one batch per member.
 
-    Targets that do not count have weight zero; rows are averaged over all the same.
+    Targets that do not count have weight zero; the mean is over the whole batch nevertheless.
     """
     mean, log_std = model.normalised(x, each=True)
     weight = jax.lax.stop_gradient(jnp.exp(2.0 * exponent * log_std))
@@ -125,7 +125,7 @@ def beta_nll_loss(model: Ensemble, x: Array, target: Array, exponent: float, cou
 
 
 def bootstraps(dataset: Dataset, config: ModelConfig, train: np.ndarray, seed: int) -> np.ndarray:
-    """(M, n) row numbers: each member's own draw, with replacement, from the rows it may train on."""
+    """(M, n) indices: each member's draw, with replacement, from the training transitions."""
     odds = None
     if config.early_fraction:
         early = 1.0 / (1.0 + dataset.ages()[train])
@@ -137,7 +137,7 @@ def bootstraps(dataset: Dataset, config: ModelConfig, train: np.ndarray, seed: i
 def fit(
     dataset: Dataset, norm: Normaliser, config: ModelConfig, seed: int, progress: Progress
 ) -> tuple[Ensemble, FitRecord]:
-    """Train the whole pool; keep for each member the parameters that were best on the hold-out."""
+    """Train the whole pool; each member keeps the parameters that were best on the hold-out."""
     raw, target_mean, target_std = fit_targets(dataset, norm)
     x = jnp.asarray(model_inputs(norm, jnp.asarray(dataset.obs), jnp.asarray(norm.unit_action(dataset.action))))
     counts = target_counts(dataset)
@@ -145,42 +145,46 @@ def fit(
     train, holdout = dataset.split(config.holdout, seed)
     boots = bootstraps(dataset, config, train, seed)
     key = jax.random.PRNGKey(seed)
-    model = ensemble(key, config.pool, x.shape[1], config.width, config.depth, target_mean, target_std)
+    shape = {"members": config.pool, "inputs": x.shape[1], "width": config.width, "depth": config.depth}
+    model = ensemble(key, **shape, target_mean=target_mean, target_std=target_std)
     optimiser = optax.adamw(optax.cosine_decay_schedule(config.lr, config.steps), weight_decay=config.weight_decay)
     run, score = compile_fit(optimiser, config)
     trainable, fixed = eqx.partition(model, is_trained(model))
     opt = optimiser.init(trainable)
     best, best_nll, stale, curve, step = trainable, np.full(config.pool, np.inf), 0, [], 0
-    held_x, held_y = x[holdout], y.rows(holdout)
+    holdout_x, holdout_y = x[holdout], y.rows(holdout)
     boots = jnp.asarray(boots)
     while step < config.steps and stale < config.patience:
         count = min(config.evaluate_every, config.steps - step)
-        trainable, opt, loss = run(trainable, fixed, opt, x, y, boots, jax.random.fold_in(key, step), count)
+        batch_key = jax.random.fold_in(key, step)
+        trainable, opt, loss = run(trainable, fixed, opt, x=x, y=y, boots=boots, key=batch_key, count=count)
         step += count
-        now = np.asarray(score(trainable, fixed, held_x, held_y))
-        better = now < best_nll
+        nll_now = np.asarray(score(trainable, fixed, holdout_x, holdout_y))
+        better = nll_now < best_nll
         stale = 0 if better.any() else stale + 1
-        best = _keep(jnp.asarray(better), trainable, best)
-        best_nll = np.where(better, now, best_nll)
-        curve.append((step, float(loss) / config.pool, float(now.mean())))
+        best = _where_better(jnp.asarray(better), trainable, best)
+        best_nll = np.where(better, nll_now, best_nll)
+        curve.append((step, float(loss) / config.pool, float(nll_now.mean())))
         progress(step, config.steps, {"hold-out nll": float(best_nll.mean())})
     return eqx.combine(best, fixed), FitRecord(step, best_nll, curve)
 
 
 def is_trained(model: Any) -> Any:
-    """The target scales are constants; everything else learns."""
+    """A mask of what is trained: all but the scale of the targets."""
     mask = jax.tree.map(eqx.is_inexact_array, model)
     return eqx.tree_at(lambda m: (m.target_mean, m.target_std), mask, (False, False))
 
 
-def _keep(better: Array, new, old):
+def _where_better(better: Array, new, old):
     pick = lambda n, o: jnp.where(better.reshape((-1,) + (1,) * (n.ndim - 1)), n, o)  # noqa: E731
     return jax.tree.map(pick, new, old)
 
 
 def compile_fit(optimiser, config: ModelConfig):
+    """The compiled training loop and the hold-out score."""
+
     @eqx.filter_jit(donate="none")
-    def run(trainable, fixed, opt, x, y, boots, key, count: int):
+    def run(trainable, fixed, opt, *, x, y, boots, key, count: int):
         members, rows = boots.shape
 
         def step(carry, k):

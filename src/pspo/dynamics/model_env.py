@@ -1,4 +1,4 @@
-"""Rollouts of several steps in learned models: from logged states, one row per step, none past an end."""
+"""The learned models as an environment: single steps, and rollouts of several steps from states of the dataset."""
 
 from __future__ import annotations
 
@@ -15,104 +15,107 @@ from pspo.dynamics.ensemble import Ensemble, Prediction, model_inputs
 from pspo.dynamics.prediction_range import PredictionRange
 from pspo.dynamics.termination import Termination
 
-BLOCK = 5000  # rollouts that go side by side: memory is theirs, whatever the number of all
+MAX_PARALLEL = 5000  # rollouts in one batch: this bounds the memory, whatever the number of rollouts
 
 C = TypeVar("C")
 
 
 class Outcome(NamedTuple):
+    """The result of a step."""
+
     next_obs: Array
     reward: Array  # in the critics' unit
     terminal: Array
 
 
 class ModelEnv(NamedTuple):
-    """Models, their units, and those of who learns from them."""
+    """An ensemble of models with a termination rule, and the units of its users."""
 
     models: Ensemble
     terminated: Termination
-    model_norm: Normaliser  # what the models see, and the unit of the rewards they predict
-    norm: Normaliser  # what policy and critics see, and their unit of rewards
+    model_norm: Normaliser  # of the models' inputs and of the rewards they predict
+    norm: Normaliser  # of policy and critics
     range: PredictionRange  # what the models may predict
 
     def predict(self, obs: Array, action: Array) -> Prediction:
+        """The prediction of every member."""
         return self.models.predict(model_inputs(self.model_norm, obs, action))
 
     def draw(self, obs: Array, action: Array, prediction: Prediction, member: Array, noise: Array) -> Outcome:
-        """What follows, each from its own member; member (..., batch), noise (..., batch, targets)."""
+        """Outcomes drawn from the given members; member (..., batch), noise (..., batch, targets)."""
         row = jnp.arange(obs.shape[0])
         return self.outcome(obs, action, prediction.mean[member, row] + prediction.std[member, row] * noise)
 
     def outcome(self, obs: Array, action: Array, target: Array) -> Outcome:
-        """What follows, from the models' (observation change, reward) in raw units."""
+        """The outcome for given targets of the models: observation change (raw units) and reward."""
         return self.arrive(obs, action, obs + target[..., :-1], target[..., -1])
 
     def arrive(self, obs: Array, action: Array, predicted: Array, reward: Array) -> Outcome:
-        """The same from the predicted next observation. The termination rule sees it before it is kept in reach."""
+        """The outcome for a predicted next observation. The termination rule sees it before it is clipped."""
         reached = self.range.reached(self.model_norm, predicted)
         done = self.terminated(self.model_norm, obs, action, reached)
-        return Outcome(self.range.keep(reached), self.range.reward(reward) * self.reward_unit, done)
+        return Outcome(self.range.clip(reached), self.range.reward(reward) * self.reward_unit, done)
 
     @property
     def reward_unit(self) -> float:
-        """One unit of the models' rewards, in the critics'."""
+        """One unit of the models' rewards, in the critics' unit."""
         return float(self.model_norm.reward_scale / self.norm.reward_scale)
 
 
 def random_member(key: Array, elite: Array, shape: tuple[int, ...]) -> Array:
-    """One of the elite for each."""
+    """Members drawn uniformly from the elite."""
     return elite[jax.random.randint(key, shape, 0, elite.shape[0])]
 
 
-def target_noise(key: Array, obs: Array, *lead: int) -> Array:
-    """Standard normal noise for next observation and reward of each row, with leading axes if asked."""
+def outcome_noise(key: Array, obs: Array, *lead: int) -> Array:
+    """Standard normal noise for the next observation and reward of each state, with leading axes `lead`."""
     return jax.random.normal(key, (*lead, *obs.shape[:-1], obs.shape[-1] + 1))
 
 
-def elite_step(place: ModelEnv, elite: Array, actor: Any, obs: Array, key: Array) -> tuple[Array, Transitions]:
-    """One step of plain rollouts: the policy's action, a random elite's outcome."""
+def elite_step(env: ModelEnv, elite: Array, actor: Any, obs: Array, key: Array) -> tuple[Array, Transitions]:
+    """One step of plain rollouts: the policy's action, then the outcome of a random elite member."""
     k_action, k_member, k_noise = jax.random.split(key, 3)
-    action = actor.unit_action(place.norm.encode(obs), k_action)
+    action = actor.unit_action(env.norm.encode(obs), k_action)
     member = random_member(k_member, elite, obs.shape[:1])
-    then = place.draw(obs, action, place.predict(obs, action), member, target_noise(k_noise, obs))
-    return then.next_obs, Transitions(obs, action, then.reward, then.next_obs, then.terminal)
+    outcome = env.draw(obs, action, env.predict(obs, action), member, outcome_noise(k_noise, obs))
+    return outcome.next_obs, Transitions(obs, action, outcome.reward, outcome.next_obs, outcome.terminal)
 
 
 def rollout(
     step: Callable[[C, Array], tuple[C, Transitions]], start: C, count: int, horizon: int, key: Array
 ) -> tuple[Transitions, Array]:
-    """`count` rollouts side by side: rows (horizon, count, ...), and which of them happened.
+    """`count` parallel rollouts: transitions (horizon, count, ...), and which of them happened.
 
-    `step` goes from what a rollout holds to what it holds next, and the row between. The row that enters a terminal
-    is the last that happens.
+    `step` maps the state of the rollouts to their next state and the transitions in between. The transition into a
+    terminal state is the last that happens.
     """
 
-    def go(carry: tuple[C, Array], k: Array) -> tuple[tuple[C, Array], tuple[Transitions, Array]]:
-        held, alive = carry
-        after, row = step(held, k)
-        return (after, alive & ~row.terminal), (row, alive)
+    def one_step(carry: tuple[C, Array], k: Array) -> tuple[tuple[C, Array], tuple[Transitions, Array]]:
+        state, alive = carry
+        state, transitions = step(state, k)
+        return (state, alive & ~transitions.terminal), (transitions, alive)
 
     alive = jnp.ones(count, bool)
-    return jax.lax.scan(go, (start, alive), jax.random.split(key, horizon))[1]
+    return jax.lax.scan(one_step, (start, alive), jax.random.split(key, horizon))[1]
 
 
-def blocks_of(count: int) -> tuple[int, int]:
-    """Into how many blocks `count` rollouts go, and how many each holds (the last is filled up)."""
-    blocks = -(-count // BLOCK)
-    return blocks, -(-count // blocks)
+def split_rollouts(count: int) -> tuple[int, int]:
+    """The number of batches for `count` rollouts, and the size of each (the last one is filled up)."""
+    batches = -(-count // MAX_PARALLEL)
+    return batches, -(-count // batches)
 
 
 def capacity_for(count: int, horizon: int, retain: int) -> int:
-    """Rows that `retain` rounds of rollouts fill at most."""
-    blocks, each = blocks_of(count)
-    return blocks * each * horizon * retain
+    """The largest number of transitions in `retain` rounds of rollouts."""
+    batches, size = split_rollouts(count)
+    return batches * size * horizon * retain
 
 
-def in_blocks(
+def rollouts_in_batches(
     count: int, roll: Callable[[int, Array], tuple[Transitions, Array]], key: Array
 ) -> tuple[Transitions, Array]:
-    """`roll` (how many, key) for all blocks, one after the other: flat rows, and which of them happened."""
-    blocks, each = blocks_of(count)
-    rows, happened = jax.lax.map(lambda k: roll(each, k), jax.random.split(key, blocks))
-    flat: Any = jax.tree.map(lambda part: part.reshape(-1, *part.shape[3:]), (rows, happened))
+    """Call `roll` (number of rollouts, key) batch by batch: flat transitions, and which of them happened."""
+    batches, size = split_rollouts(count)
+    transitions, happened = jax.lax.map(lambda k: roll(size, k), jax.random.split(key, batches))
+    flat: Any = jax.tree.map(lambda part: part.reshape(-1, *part.shape[3:]), (transitions, happened))
     return flat

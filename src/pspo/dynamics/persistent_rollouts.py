@@ -1,4 +1,4 @@
-"""Persistent rollouts: many side by side, each one step further per iteration, restarted where they end."""
+"""Persistent rollouts: many in parallel, one step per training iteration, restarted when they end."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from jax import Array
 
 
 class PersistentRollouts(NamedTuple):
-    """Rollouts under way."""
+    """The current states of the rollouts."""
 
     obs: Array  # (rollouts, obs_dim)
-    age: Array
+    age: Array  # steps since the start of the rollout
     member: Array  # the model of the last step, for rollouts that keep one per episode
 
 
 def start_rollouts(obs: Array, horizon: int) -> PersistentRollouts:
-    """From these states, with ages spread over the horizon: otherwise all rollouts would restart together for ever."""
+    """Rollouts from these states, with different ages: otherwise all would restart at the same time."""
     count = obs.shape[0]
     return PersistentRollouts(obs, jnp.arange(count) % horizon, jnp.zeros(count, jnp.int32))
 
@@ -26,7 +26,7 @@ def start_rollouts(obs: Array, horizon: int) -> PersistentRollouts:
 def advance(
     rollouts: PersistentRollouts, next_obs: Array, ended: Array, member: Array, restart: Array, horizon: int
 ) -> PersistentRollouts:
-    """Every rollout at its next state; those that ended or reached the horizon restart from `restart`."""
+    """One step: rollouts that ended or reached the horizon restart from `restart`."""
     age = rollouts.age + 1
     over = ended | (age >= horizon)
     return PersistentRollouts(jnp.where(over[:, None], restart, next_obs), jnp.where(over, 0, age), member)

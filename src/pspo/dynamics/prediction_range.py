@@ -1,8 +1,8 @@
-"""What a prediction may be, by what the dataset shows: where columns saturate, how far they reach, which rewards occur.
+"""The range of predictions, from the dataset: where columns saturate, how far states may go, which rewards occur.
 
-A model is smooth: it predicts past the end of a counter and past the edge at which a sensor saturates. There the
-prediction is corrected. Nowhere else: a hopper that falls leaves the range of a dataset without falls, and its torso
-angle has to reach the termination rule as predicted.
+A model is smooth: it predicts past the end of a counter and past the edge at which a sensor saturates. Only there is a
+prediction corrected. A hopper that falls leaves the range of a dataset without falls, and the termination rule has to
+see its torso angle as predicted.
 """
 
 from __future__ import annotations
@@ -16,29 +16,32 @@ from pspo.data.normalise import Normaliser
 
 Array = Any  # a NumPy or JAX array
 
-EDGE_REPEATS = 10  # transitions at exactly the least or greatest value of a column: chance does not do that
-REACH = 1.0  # ranges of a column beyond either end: rollouts that have left the dataset stay finite
+EDGE_REPEATS = 10  # transitions at exactly the least or greatest value of a column: more than chance
+REACH = 1.0  # how far rollouts may leave the dataset, in ranges of a column: they stay finite
 REWARD_MARGIN = 0.05  # of the range of rewards, on either side, as in PMDB's code
 
 
 class PredictionRange(NamedTuple):
+    """Limits of predicted observations and rewards."""
+
     edge_low: Array  # (obs_dim,): the value a column saturates at, -inf where it does not
     edge_high: Array
-    far_low: Array  # (obs_dim,): how low a state of a rollout may be
+    far_low: Array  # (obs_dim,): limits of the states of a rollout
     far_high: Array
     reward_low: Array  # (), in the models' unit of rewards
     reward_high: Array
 
     def reached(self, norm: Normaliser, predicted: Array) -> Array:
-        """The observation that was reached, as a termination rule is to see it: counters and saturation corrected."""
+        """The predicted observation with counters and saturation corrected: what the termination rule sees."""
         xp = predicted.__array_namespace__()
         return norm.snap(xp.clip(predicted, self.edge_low, self.edge_high))
 
-    def keep(self, reached: Array) -> Array:
-        """The same as a state to continue from: finite, whatever the models have predicted."""
+    def clip(self, reached: Array) -> Array:
+        """The state that the rollout continues from: finite, whatever the models predict."""
         return reached.__array_namespace__().clip(reached, self.far_low, self.far_high)
 
     def reward(self, predicted: Array) -> Array:
+        """The predicted reward, clipped."""
         return predicted.__array_namespace__().clip(predicted, self.reward_low, self.reward_high)
 
 
@@ -49,7 +52,7 @@ def repeated_edges(obs: np.ndarray, norm: Normaliser) -> tuple[np.ndarray, np.nd
 
 
 def prediction_range(dataset: Dataset, norm: Normaliser) -> PredictionRange:
-    """`norm` is the models': of what they see, and of the rewards they predict."""
+    """The range for models whose inputs and rewards are normalised by `norm`."""
     low, high = repeated_edges(dataset.obs, norm)
     reach = REACH * (norm.obs_high - norm.obs_low)
     lowest, highest = float(dataset.reward.min()), float(dataset.reward.max())
@@ -66,17 +69,17 @@ def prediction_range(dataset: Dataset, norm: Normaliser) -> PredictionRange:
 
 
 class Box(NamedTuple):
-    """(obs_dim,) each: the range of the dataset with a margin."""
+    """The range of the dataset with a margin, (obs_dim,) each."""
 
     low: np.ndarray
     high: np.ndarray
 
 
 def data_box(obs: np.ndarray, norm: Normaliser, margin: float) -> Box:
-    """The range of every column, widened by `margin` of its width, and open where the column itself is bounded.
+    """The range of every column, widened by `margin` of its width, and unbounded where the column saturates.
 
-    An edge that the dataset repeats is where a sensor saturates or a counter ends, as hopper's and walker2d's
-    velocities do at 10. A prediction beyond it means the edge: a smooth model cannot know where to stop.
+    A value that the dataset repeats at its edge is where a sensor saturates or a counter ends, as the velocities of
+    hopper and walker2d do at 10. A smooth model predicts beyond it, which is no sign of an unknown state.
     """
     slack = margin * (norm.obs_high - norm.obs_low)
     low, high = repeated_edges(obs, norm)

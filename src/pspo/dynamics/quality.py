@@ -1,4 +1,4 @@
-"""How good the models are, on held-out rows, and along logged episodes: likelihood, calibration, k-step error."""
+"""Quality of the models on the hold-out and along logged episodes: likelihood, calibration, k-step error."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from pspo.dynamics.fit import Targets, fit_targets, mean_nll, target_counts
 from pspo.dynamics.prediction_range import prediction_range
 
 LEVELS = np.linspace(0.05, 0.95, 19)
-MOST_ROWS = 5000
-MOST_STARTS = 256
+MAX_TRANSITIONS = 5000
+MAX_STARTS = 256
 STEPS_AHEAD = 10
 
 
 def _predictions(
     dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.ndarray
 ) -> tuple[jax.Array, jax.Array, Targets]:
-    """Mean and log-std of every member on these rows, and the truth, all in the models' target units."""
+    """Mean and log-std of every member on these transitions, and the truth, all in the models' target units."""
     raw, _, _ = fit_targets(dataset, norm)
     unit = norm.unit_action(dataset.action[rows])
     x = model_inputs(norm, jnp.asarray(dataset.obs[rows]), jnp.asarray(unit))
@@ -36,22 +36,22 @@ def _predictions(
 
 
 def holdout_nll(dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.ndarray) -> jax.Array:
-    """Negative log-likelihood of each member per row and target: what a prior from the hold-out rests on."""
+    """Negative log-likelihood of each member per transition and target; a prior from the hold-out is based on it."""
     return mean_nll(*_predictions(dataset, norm, models, rows))
 
 
 def holdout_error(dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.ndarray) -> jax.Array:
-    """(members,) mean squared error of the means, each target in units of its spread: what elites are chosen by."""
+    """(members,) mean squared error, each target in units of its standard deviation; elites are chosen by it."""
     mean, _, y = _predictions(dataset, norm, models, rows)
     square = jnp.square(mean - y.value)
     return square.mean((1, 2)) if y.counts is None else (square * y.counts).sum((1, 2)) / y.counts.sum()
 
 
 def model_quality(dataset: Dataset, norm: Normaliser, models: Ensemble, holdout: np.ndarray) -> dict[str, Any]:
-    """Numbers for the report, as plain lists."""
-    mean, log_std, y = _predictions(dataset, norm, models, holdout[:: -(-len(holdout) // MOST_ROWS)])
+    """Numbers for the report, as plain Python lists."""
+    mean, log_std, y = _predictions(dataset, norm, models, holdout[:: -(-len(holdout) // MAX_TRANSITIONS)])
     likelihood = -np.asarray(mean_nll(mean, log_std, y)) - 0.5 * np.log(2 * np.pi)
-    # Probability integral transform: uniform if the predicted spread is right.
+    # Probability integral transform: uniform if the predicted standard deviations are right.
     pit = np.asarray(gaussian.cdf((y.value - mean) * jnp.exp(-log_std)))
     logged = np.ones(pit.shape[1:], bool) if y.counts is None else np.asarray(y.counts)
     coverage = _coverage(pit[:, logged])
@@ -74,19 +74,19 @@ def _coverage(pit: np.ndarray) -> list[float]:
 def _k_step_error(dataset: Dataset, norm: Normaliser, models: Ensemble) -> dict[str, Any]:
     """Root mean square error of the members' mean prediction k steps ahead under the logged actions.
 
-    In units of each column's standard deviation; beside it the error of predicting "nothing changes".
+    In units of each column's standard deviation, with the error of predicting "no change" for comparison.
     """
-    lengths = np.add.reduceat(dataset.next_known, dataset.episode_starts, dtype=int)  # only ever the last is unknown
+    lengths = np.add.reduceat(dataset.next_known, dataset.episode_starts, dtype=int)  # only the last can be unknown
     ahead = int(min(STEPS_AHEAD, lengths.max()))
-    if not ahead:  # a log of single decisions
+    if not ahead:  # a dataset of single decisions
         return {"k_step_error": [], "k_step_error_of_no_change": []}
     long_enough = dataset.episode_starts[lengths >= ahead]
-    starts = long_enough[np.linspace(0, len(long_enough) - 1, min(MOST_STARTS, len(long_enough))).astype(int)]
+    starts = long_enough[np.linspace(0, len(long_enough) - 1, min(MAX_STARTS, len(long_enough))).astype(int)]
     window = starts[:, None] + np.arange(ahead)
     unit = jnp.asarray(norm.unit_action(dataset.action[window]))
     truth = jnp.asarray(dataset.next_obs[window])
     start = jnp.asarray(dataset.obs[starts])
-    within = prediction_range(dataset, norm)
+    limits = prediction_range(dataset, norm)
 
     @eqx.filter_jit
     def errors(models: Ensemble):
@@ -94,7 +94,7 @@ def _k_step_error(dataset: Dataset, norm: Normaliser, models: Ensemble) -> dict[
             x = jax.vmap(lambda o: model_inputs(norm, o, unit[:, k]))(obs)
             mean, _ = models.normalised(x, each=True)
             change = mean * models.target_std + models.target_mean
-            obs = within.keep(within.reached(norm, obs + change[..., :-1]))
+            obs = limits.clip(limits.reached(norm, obs + change[..., :-1]))
             return obs, jnp.sqrt(jnp.square((obs - truth[:, k]) / norm.obs_std).mean())
 
         first = jnp.broadcast_to(start, (models.size, *start.shape))

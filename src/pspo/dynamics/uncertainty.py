@@ -1,4 +1,4 @@
-"""How little an ensemble knows of (s, a), by the measures that published methods use. Raw units throughout."""
+"""Uncertainty of an ensemble at (s, a), by the measures of published methods. In raw units."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def largest_pairwise_distance(prediction: Prediction, unit: Array | float = 1.0)
 
 
 def lag_std(next_obs: Array, valid: Array) -> Array:
-    """(batch,): how far the mean next states (lags, batch, obs_dim) of an any-step model lie apart (ADM).
+    """(batch,): disagreement of the mean next states (lags, batch, obs_dim) of an any-step model (ADM).
 
-    sqrt(mean over columns of the variance over lags), over the lags that are `valid` (lags, batch); each row needs one.
+    sqrt(mean over columns of the variance over lags), over the `valid` lags (lags, batch), at least one per state.
     """
     weight = (valid / valid.sum(0))[..., None]
     mean = (weight * next_obs).sum(0)

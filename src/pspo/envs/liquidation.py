@@ -1,4 +1,4 @@
-"""Optimal liquidation: sell 100 units within 20 steps at a mean-reverting price: the environment.
+"""Optimal liquidation, as a gymnasium environment: sell 100 units within 20 steps at a mean-reverting price.
 
 A state is (t, m, p): steps taken, inventory left, price now. An action in [-1, 1] sells the fraction
 clip(action, 0, 1) of the inventory at the current price, before the price moves.
@@ -48,10 +48,10 @@ def reset_arrays(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 def step_arrays(obs: Any, action: Any, noise: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One step for every state at once: next states, rewards and whether the episode ended.
+    """One step for a batch of states: next states, rewards and whether the episode ended.
 
     Shapes (..., 3), (..., 1) and (...); `noise` is standard normal. All arithmetic is in float32, the precision of
-    the stored data, so that a stored row steps to exactly the stored next state.
+    the stored data, so that a stored transition is reproduced exactly.
     """
     obs, action, noise = (np.asarray(array, np.float32) for array in (obs, action, noise))
     t, inventory, price = obs[..., 0], obs[..., 1], obs[..., 2]
@@ -63,7 +63,7 @@ def step_arrays(obs: Any, action: Any, noise: Any) -> tuple[np.ndarray, np.ndarr
 
 
 def behaviour_action(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Actions of the policy that logged the data, shape (n, 1): mostly holds, now and then sells some fraction."""
+    """Actions of the behaviour policy, shape (n, 1): it mostly holds and sometimes sells a random fraction."""
     sells = rng.random(n) < SALE_PROBABILITY
     # 1 - [0, 1) lies in (0, 1], so a sale always sells something; minus one more it is a hold in (-1, 0].
     fraction = 1 - rng.random(n)

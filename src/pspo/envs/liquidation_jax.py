@@ -1,4 +1,4 @@
-"""The liquidation task in JAX: the same steps as the gymnasium environment, for many episodes at once."""
+"""The liquidation task in JAX: the same steps as the gymnasium environment, for many episodes in parallel."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def step(obs: Array, action: Array, noise: Array) -> tuple[Array, Array, Array]:
 
 
 def terminated(obs: Array, action: Array, next_obs: Array) -> Array:
-    """Whether the episode ends in `next_obs`; time is rounded, so a learnt model's next state serves as well."""
-    del obs, action  # the end shows in the next state alone; other tasks may need the others
+    """Whether the episode ends in `next_obs`; time is rounded, so that a model's prediction can be used."""
+    del obs, action  # only the next state matters here; other tasks may need all three
     return (jnp.round(next_obs[..., 0]) >= HORIZON) | (next_obs[..., 1] < MIN_INVENTORY)
 
 
 def behaviour(obs: Array, key: Array) -> Array:
-    """The policy that logged the data, for `simulate(..., stochastic=True)`."""
+    """The behaviour policy of the dataset, for `simulate(..., stochastic=True)`."""
     choice, amount = jax.random.split(key)
     sells = jax.random.uniform(choice, obs.shape[:-1]) < SALE_PROBABILITY
     fraction = 1 - jax.random.uniform(amount, obs.shape[:-1])
@@ -88,14 +88,14 @@ def simulate(
     """Play whole episodes with `act`, a pure function from states (n, 3) to actions (n, 1).
 
     With `stochastic`, it is called as act(obs, key). Price paths depend on `key` and `episodes` only, so two
-    policies under the same key meet the same prices. A policy given as an Equinox module or `jax.tree_util.Partial`
-    is compiled once for all its parameter values; a new closure is compiled anew.
+    policies under the same key see the same prices. A policy given as an Equinox module or `jax.tree_util.Partial`
+    is compiled once for all its parameter values; a new closure is compiled again.
 
     The mean of `regret` estimates the optimum minus the policy's mean return (performance-difference lemma), with
     far less noise than the mean of `returns`.
     """
     require_episodes(episodes)
-    # Equal batches, the surplus dropped at the end: one shape means one compilation.
+    # Equal batches, the surplus dropped at the end: one shape, one compilation.
     batches = -(-int(episodes) // _BATCH)
     size = -(-int(episodes) // batches)
     parts = [

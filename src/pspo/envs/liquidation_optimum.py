@@ -54,7 +54,7 @@ class Optimum:
 @cache
 def solve(points: int = 2001) -> Optimum:
     """Backward induction on `points` prices (cached; do not write into the result)."""
-    prices, transition = _price_chain(points)
+    prices, transition = _price_transitions(points)
     value = np.zeros((HORIZON + 1, points))
     continuation = np.zeros((HORIZON + 1, points))
     for t in reversed(range(HORIZON)):
@@ -67,10 +67,10 @@ def solve(points: int = 2001) -> Optimum:
 
 
 def value_of_discount(gamma: float, points: int = 2001) -> float:
-    """Expected undiscounted return of the policy that is optimal for the discount `gamma`: the price of discounting."""
+    """Expected undiscounted return of the policy that is optimal for the discount `gamma`: what discounting costs."""
     if not 0 <= gamma <= 1:
         raise UserError(f"a discount lies between 0 and 1, not {gamma!r}.")
-    prices, transition = _price_chain(points)
+    prices, transition = _price_transitions(points)
     discounted = undiscounted = np.zeros(points)
     for _ in range(HORIZON):
         keep = gamma * (transition @ discounted)
@@ -113,7 +113,7 @@ def _continuation(obs: np.ndarray) -> np.ndarray:
 
 
 @cache
-def _price_chain(points: int) -> tuple[np.ndarray, np.ndarray]:
+def _price_transitions(points: int) -> tuple[np.ndarray, np.ndarray]:
     """The price grid and the matrix that maps values of the next price to their expectation given this price."""
     prices = np.linspace(PRICE_LOW, PRICE_HIGH, points)
     return prices, _expectation(prices + REVERSION * (MEAN_PRICE - prices), PRICE_SD, prices)

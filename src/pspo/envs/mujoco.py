@@ -20,12 +20,12 @@ from pspo.core.errors import UserError
 from pspo.envs.task import Simulation, require_episodes
 
 HORIZON = 1000
-SLOTS = 16  # environments that run side by side; their actions come from one batched call of the policy
+SLOTS = 16  # parallel environments; their actions come from one batched call of the policy
 
 
 @dataclass(frozen=True)
 class Locomotion:
-    """Facts of one task; the reference returns are D4RL's."""
+    """One task; the reference returns are D4RL's."""
 
     env_id: str
     obs_dim: int
@@ -45,7 +45,7 @@ LOCOMOTION = {
 
 
 def hopper_terminated(obs: Any, action: Any, next_obs: Any) -> Any:
-    """Fallen or flown apart; bounds are two-sided, as a large negative speed is no healthier than a positive one."""
+    """The hopper fell, or the state diverged. Bounds are two-sided: negative speeds count like positive ones."""
     xp = next_obs.__array_namespace__()
     height, angle = next_obs[..., 0], next_obs[..., 1]
     sane = (xp.abs(next_obs[..., 1:]) < 100).all(axis=-1) & xp.isfinite(next_obs).all(axis=-1)
@@ -53,6 +53,7 @@ def hopper_terminated(obs: Any, action: Any, next_obs: Any) -> Any:
 
 
 def walker2d_terminated(obs: Any, action: Any, next_obs: Any) -> Any:
+    """The walker fell, or the state diverged."""
     xp = next_obs.__array_namespace__()
     height, angle = next_obs[..., 0], next_obs[..., 1]
     sane = (xp.abs(next_obs) < 100).all(axis=-1)
@@ -60,7 +61,7 @@ def walker2d_terminated(obs: Any, action: Any, next_obs: Any) -> Any:
 
 
 def halfcheetah_terminated(obs: Any, action: Any, next_obs: Any) -> Any:
-    """The task itself never ends; this only stops a rollout that has left all sense."""
+    """The task itself never ends; this only stops a rollout that diverged."""
     xp = next_obs.__array_namespace__()
     return ~(xp.abs(next_obs) < 100).all(axis=-1)
 
@@ -72,20 +73,21 @@ TERMINATED: dict[str, Callable[..., Any]] = {
 }
 
 
-_spare: dict[str, list[Any]] = defaultdict(list)  # environments between two uses: compiling one takes 50 ms
+_spare: dict[str, list[Any]] = defaultdict(list)  # unused environments: making one takes 50 ms
 
 
 def borrow_env(task: str) -> Any:
-    """A bare environment, without time limit or checks; `reset(seed=...)` makes a used one as good as new."""
+    """An environment without time limit or checks; `reset(seed=...)` makes a used one equal to a new one."""
     return _spare[task].pop() if _spare[task] else _make_env(task)
 
 
 def require(task: str) -> None:
-    """Says how to install the simulator if it is not there."""
+    """Raise an error that says how to install the simulator, if it is missing."""
     return_env(task, borrow_env(task))
 
 
 def return_env(task: str, env: Any) -> None:
+    """Give a borrowed environment back."""
     _spare[task].append(env)
 
 
@@ -109,7 +111,7 @@ def _make_env(task: str) -> Any:
 
 @dataclass(frozen=True)
 class Episode:
-    """One finished episode; transitions only where they were asked for."""
+    """One finished episode; transitions only if they were recorded."""
 
     index: int
     total: float  # undiscounted return
@@ -121,7 +123,7 @@ class Episode:
 
 
 class Slot:
-    """One environment that plays episodes in turn."""
+    """One environment that runs episodes one after the other."""
 
     def __init__(self, task: str, todo: Iterator[tuple[int, int]], record: bool):
         self.env, self.todo, self.record = borrow_env(task), todo, record
@@ -159,7 +161,7 @@ def play(
     record: bool = False,
 ) -> Iterator[Episode]:
     """Episodes as they finish, for (index, seed) pairs. `act` maps observations (slots, obs_dim) and the index of the
-    episode that each belongs to (-1 where none is left) to actions (slots, action_dim), always of the same shape.
+    episode of each (-1 if none is left) to actions (slots, action_dim), always of the same shape.
     """
     queue = iter(todo)
     rows = [Slot(task, queue, record) for _ in range(slots)]

@@ -1,4 +1,4 @@
-"""What evaluation needs to know about a task, found by the task's name."""
+"""Tasks by name: reference scores, termination rule and simulator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Simulation:
 
 
 class Sized(Protocol):
-    """A dataset, a policy, or what is known of data that are not here yet."""
+    """A dataset, a policy, or anything else with these dimensions."""
 
     @property
     def obs_dim(self) -> int: ...
@@ -51,21 +51,21 @@ class Task:
     simulate: Callable[..., Simulation]
     """(act, key, episodes) -> Simulation."""
     default_episodes: int = 10_000
-    """Of a judgement, where the user names no number: as many as the simulator gives in seconds."""
+    """Episodes of a final evaluation by default: as many as the simulator runs in seconds."""
     require: Callable[[], None] = lambda: None
-    """Raises a UserError where the simulator is not installed: before hours of training, not after."""
+    """Raises a UserError if the simulator is not installed: before training, not after."""
 
-    def require_fit(self, what: str, found: Sized) -> None:
-        """For data and policies that meet the simulator, which would say nothing that a user understands."""
-        if (found.obs_dim, found.action_dim) != (self.obs_dim, self.action_dim):
+    def require_fit(self, what: str, given: Sized) -> None:
+        """Refuse data or a policy with other dimensions than the simulator."""
+        if (given.obs_dim, given.action_dim) != (self.obs_dim, self.action_dim):
             raise UserError(
-                f"{what} has {found.obs_dim} numbers per state and {found.action_dim} per action, and the task "
+                f"{what} has {given.obs_dim} numbers per state and {given.action_dim} per action, and the task "
                 f"'{self.name}' has {self.obs_dim} and {self.action_dim}: name the task that fits, or none."
             )
 
     @property
     def optimal_score(self) -> float | None:
-        """What no policy exceeds on average, where that is known."""
+        """The score of the optimal policy, if it is known."""
         return None if self.optimal_return is None else float(self.normalised(self.optimal_return))
 
     def normalised(self, raw: Any) -> Any:
@@ -74,13 +74,13 @@ class Task:
 
 
 def require_episodes(count: Any) -> None:
-    """For all who play episodes."""
+    """Refuse anything but a positive whole number of episodes."""
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
         raise UserError(f"episodes={count!r} is out of range: it must be a whole number of at least 1.")
 
 
 def get_task(name: str) -> Task:
-    """The task of that name; the simulator (and with it JAX) is imported only now."""
+    """The task of that name; imports its simulator, and with it JAX."""
     if name not in _TASKS:
         raise unknown_name("task", name, _TASKS)
     return _TASKS[name]()
@@ -104,13 +104,13 @@ def _liquidation() -> Task:
 def _locomotion(name: str) -> Task:
     from pspo.envs import mujoco
 
-    facts = mujoco.LOCOMOTION[name]
+    task = mujoco.LOCOMOTION[name]
     return Task(
         name=name,
-        obs_dim=facts.obs_dim,
-        action_dim=facts.action_dim,
-        random_return=facts.random_return,
-        expert_return=facts.expert_return,
+        obs_dim=task.obs_dim,
+        action_dim=task.action_dim,
+        random_return=task.random_return,
+        expert_return=task.expert_return,
         optimal_return=None,
         terminated=mujoco.TERMINATED[name],
         simulate=partial(mujoco.simulate, name),
@@ -128,5 +128,5 @@ _TASKS: dict[str, Callable[[], Task]] = {
 
 
 def known_tasks() -> tuple[str, ...]:
-    """Names, without importing a simulator."""
+    """The names of all tasks; imports no simulator."""
     return tuple(_TASKS)

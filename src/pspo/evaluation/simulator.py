@@ -1,4 +1,4 @@
-"""Judging a policy in its task's simulator: return, spread, tail, score and regret, acting by the mode."""
+"""A policy in its task's simulator, acting by its mode: return, standard deviation, tail, score and regret."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ from pspo.policies.policy import Policy, load_policy, to_network
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a policy earns in a simulator. What only a known optimum can tell is None elsewhere."""
+    """Returns of a policy in a simulator. Fields that need a known optimum are None where there is none."""
 
     episodes: int
     return_mean: float
     return_std: float
     return_stderr: float
-    cvar10: float  # mean of the worst tenth of the episodes
+    cvar10: float  # mean of the worst 10 % of the episodes
     score: float  # normalised: random 0, expert 100
     score_stderr: float
-    regret: float | None = None  # exact optimum minus the policy, by the value lost at each step; low noise
+    regret: float | None = (
+        None  # optimal return minus the policy's, summed from the exact loss of each step: low variance
+    )
     regret_stderr: float | None = None
-    score_by_regret: float | None = None  # the optimum's score minus the normalised regret
+    score_by_regret: float | None = None  # score of the optimal policy minus the normalised regret
     optimal_score: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """What is known, by name."""
+        """Fields that are known, by name."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
@@ -69,7 +71,7 @@ def summarise(task: Task, simulation: Simulation) -> Evaluation:
 
 
 Actor = Callable[[Any, jax.Array], jax.Array]
-"""A policy network and raw observations to raw actions."""
+"""(policy network, raw observations) -> raw actions."""
 
 
 def actor_by_mode(norm: Normaliser) -> Actor:
@@ -85,16 +87,16 @@ def evaluate_network(task: Task, actor: Actor, policy: Any, episodes: int, seed:
 def evaluate(
     what: str | Path | Policy, episodes: int | None = None, seed: int = 0, task: str | None = None
 ) -> Evaluation:
-    """Play a run directory's policy, a policy file's or a policy in the simulator of its task, acting by its mode.
+    """Evaluate a policy, or that of a run directory or policy file, in its task's simulator, acting by its mode.
 
-    `episodes` default to the task's own number; `seed` is that of the episodes. `task` names a simulator for a policy
-    whose data named none.
+    `episodes` defaults to the task's number; `seed` is that of the episodes. `task` names a simulator for a policy
+    whose data name none.
     """
     if episodes is not None:
         require_episodes(episodes)
     keep_compiled_programs()
     policy = what if isinstance(what, Policy) else load_policy(what)
-    name = task or policy.facts.get("task")
+    name = task or policy.metadata.get("task")
     if not name:
         raise UserError("this policy's data name no task with a simulator: pass task=... if there is one.")
     where = get_task(name)

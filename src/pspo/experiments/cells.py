@@ -1,8 +1,8 @@
-"""The cells of a grid: one run each, with a directory that says what it holds.
+"""The cells of a grid: one run each, in a directory whose name says what it holds.
 
     ROOT/runs/DATASET/METHOD-PRESET/seed-S      (and a short hash of the settings, where some were changed by hand)
 
-Experiments under one root share their runs: the ablations' own PSPO is that of the tables.
+Experiments under one root share their runs: PSPO in the ablations is the PSPO of the other tables.
 """
 
 from __future__ import annotations
@@ -14,33 +14,38 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pspo.algorithms import get_algorithm
-from pspo.algorithms.registry import preset
-from pspo.core.config import build, flatten, setting_word, without_version
+from pspo.algorithms import get_algorithm, preset
+from pspo.core.config import build, flatten, without_version
 from pspo.core.errors import UserError
-from pspo.data.load import BUILT_IN, READERS
+from pspo.data.load import BUILT_IN, FILE_READERS
 from pspo.data.readers.d4rl import d4rl_name
 from pspo.envs.task import get_task, known_tasks
 from pspo.experiments.declarations import get_method
 from pspo.experiments.jobs import Job
 from pspo.runs.directory import Run
+from pspo.training.request import TrainRequest
 
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset of a grid: what it is called, and what `pspo train` takes."""
+    """A dataset of a grid: its name in tables, and the name or path that `train` takes."""
 
     name: str
-    given: str
+    dataset: str
     task: str
 
     @property
     def is_file(self) -> bool:
-        return self.given not in BUILT_IN and d4rl_name(self.given) is None
+        return self.dataset not in BUILT_IN and d4rl_name(self.dataset) is None
+
+    @property
+    def task_option(self) -> str | None:
+        """The task that must be given with the dataset; built-in data and D4RL's know theirs."""
+        return self.task if self.is_file else None
 
     def absolute(self) -> Source:
-        """For workers that stand in other folders."""
-        return replace(self, given=str(Path(self.given).resolve())) if self.is_file else self
+        """For workers that run in other folders."""
+        return replace(self, dataset=str(Path(self.dataset).resolve())) if self.is_file else self
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Cell:
     preset: str
     seed: int
     settings: dict[str, Any]
-    """On top of the preset: the method's own, then those of the command line."""
+    """On top of the preset: those of the method, then those of the request."""
     episodes: int | None
     threads: int
     run: Path
@@ -65,83 +70,80 @@ class Cell:
     def name(self) -> str:
         return f"{self.source.name} {self.method} seed {self.seed}"
 
+    @property
+    def finished(self) -> bool:
+        return Run(self.run).finished
+
     def config(self) -> Any:
         values = preset(self.algo, self.preset, self.source.task, self.source.name)
         return build(get_algorithm(self.algo).Config, values, self.settings)
 
-    def words(self) -> list[str]:
-        """Of `pspo train`."""
-        words = ["train", self.source.given, "--algo", self.algo, "--preset", self.preset, "--seed", str(self.seed)]
-        if self.source.is_file:
-            words += ["--task", self.source.task]
-        if self.episodes is not None:
-            words += ["--episodes", str(self.episodes)]
-        for key, value in self.settings.items():
-            words += ["--set", setting_word(key, value)]
-        return words
+    def request(self) -> TrainRequest:
+        return TrainRequest(
+            self.source.dataset,
+            self.algo,
+            self.preset,
+            self.seed,
+            self.settings,
+            task=self.source.task_option,
+            episodes=self.episodes,
+        )
 
     def job(self) -> Job:
-        models = models_of(self.source.name, self.config(), self.seed)
-        return Job(self.name, self.run, self.words(), self.threads, models=models)
+        models = models_key(self.source.name, self.config(), self.seed)
+        return Job(self.name, self.request(), self.run, self.threads, models=models)
 
 
-def models_of(dataset: str, config: Any, seed: int) -> str:
-    """Cells with the same name here stand on the same models; empty for those that fit none."""
+def models_key(dataset: str, config: Any, seed: int) -> str:
+    """The same for cells that use the same dynamics models; empty for algorithms that fit none."""
     recipe = getattr(config, "model", None)
     if recipe is None:
         return ""
-    own_seed = seed if recipe.seed == -1 else recipe.seed
-    return json.dumps([dataset, flatten(recipe), config.gamma, own_seed], sort_keys=True)
+    models_seed = seed if recipe.seed == -1 else recipe.seed
+    return json.dumps([dataset, flatten(recipe), config.gamma, models_seed], sort_keys=True)
 
 
 def expand(
     root: Path,
+    *,
     sources: Sequence[Source],
     methods: Sequence[str],
     seeds: Sequence[int],
-    preset_name: str,
+    preset: str,
     settings: dict[str, Any],
     episodes: int | None = None,
     threads: int = 1,
 ) -> list[Cell]:
-    """All cells, seed by seed: a grid that is stopped early has every method before it has any twice."""
+    """All cells, seed by seed: a grid that is stopped early has every method once before it has any twice."""
     changed = {method: get_method(method).settings | settings for method in methods}
     return [
-        Cell(source, method, preset_name, seed, changed[method], episodes, threads, run)
+        Cell(source, method, preset, seed, changed[method], episodes, threads, run)
         for seed in seeds
         for source in sources
         for method in methods
-        for run in [root / "runs" / source.name / _folder(method, preset_name, settings, episodes) / f"seed-{seed}"]
+        for run in [root / "runs" / source.name / _folder(method, preset, settings, episodes) / f"seed-{seed}"]
     ]
 
 
-def _folder(method: str, preset_name: str, settings: dict[str, Any], episodes: int | None) -> str:
+def _folder(method: str, preset: str, settings: dict[str, Any], episodes: int | None) -> str:
     changed = settings | ({} if episodes is None else {"episodes": episodes})
     if not changed:
-        return f"{method}-{preset_name}"
+        return f"{method}-{preset}"
     digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
-    return f"{method}-{preset_name}-{digest[:8]}"
+    return f"{method}-{preset}-{digest[:8]}"
 
 
-def resolve(named: str, folder: Path | None) -> Source:
-    """A built-in name, a D4RL name (from `folder` where it has that file), or the path of a file TASK-LEVEL.hdf5."""
-    if named in BUILT_IN:
-        return Source(named, named, named)
-    path = Path(named)
-    if path.suffix.lower() in READERS:
-        task = next((task for task in known_tasks() if path.stem.replace("_", "-").split("-")[0] == task), None)
-        if task is None:
-            raise UserError(
-                f"'{named}' does not say which task it was recorded on: call the file TASK-LEVEL{path.suffix}, "
-                f"with a task of {', '.join(known_tasks())}."
-            )
-        if not path.exists():
-            raise UserError(f"there is no file '{named}': name one that exists.")
-        return Source(without_version(path.stem.replace("_", "-")), str(path), task)
-    full = d4rl_name(named)
+def resolve(dataset: str, folder: Path | None) -> Source:
+    """A built-in name, a D4RL name (from `folder` where that has the file), or the path of a file TASK-LEVEL.hdf5."""
+    if dataset in BUILT_IN:
+        return Source(dataset, dataset, dataset)
+    path = Path(dataset)
+    if path.suffix.lower() in FILE_READERS:
+        return _resolve_file(path)
+    full = d4rl_name(dataset)
     if full is None:
         raise UserError(
-            f"unknown dataset '{named}': give {', '.join(BUILT_IN)}, a D4RL name such as hopper-medium, or a file."
+            f"unknown dataset '{dataset}': give {', '.join(BUILT_IN)}, a D4RL name such as hopper-medium, or a file."
         )
     name = without_version(full)
     if folder is None:
@@ -154,32 +156,42 @@ def resolve(named: str, folder: Path | None) -> Source:
     raise UserError(f"{folder} has no {name}.hdf5: put it there, or leave the dataset out with --datasets.")
 
 
-def require_same(cell: Cell) -> None:
-    """A run that is there already must be the cell's own: presets may have changed since."""
-    run = Run(cell.run)
+def _resolve_file(path: Path) -> Source:
+    task = next((task for task in known_tasks() if path.stem.replace("_", "-").split("-")[0] == task), None)
+    if task is None:
+        raise UserError(
+            f"'{path}' does not say which task it was recorded on: call the file TASK-LEVEL{path.suffix}, "
+            f"with a task of {', '.join(known_tasks())}."
+        )
+    if not path.exists():
+        raise UserError(f"there is no file '{path}': name one that exists.")
+    return Source(without_version(path.stem.replace("_", "-")), str(path), task)
+
+
+def require_same_config(cell: Cell) -> None:
+    """An existing run must have the configuration of the cell: presets may have changed since."""
     if not (cell.run / "config.json").exists():
         return
-    found, wanted = run.read("config"), flatten(cell.config())
-    facts = {"algo": cell.algo, "preset": cell.preset, "seed": cell.seed, "task": cell.source.task}
+    existing, wanted = Run(cell.run).read("config"), flatten(cell.config())
+    origin = {"algo": cell.algo, "preset": cell.preset, "seed": cell.seed, "task": cell.source.task}
     episodes = get_task(cell.source.task).default_episodes if cell.episodes is None else cell.episodes
-    for name, value in (facts | {"episodes": episodes}).items():
-        _refuse_other(cell.run, name, found.get(name), value)
-    for name in sorted(wanted.keys() | found.get("settings", {}).keys()):
-        _refuse_other(cell.run, name, found.get("settings", {}).get(name), wanted.get(name))
+    for name, value in (origin | {"episodes": episodes}).items():
+        _require_equal(cell.run, name, existing.get(name), value)
+    for name in sorted(wanted.keys() | existing.get("settings", {}).keys()):
+        _require_equal(cell.run, name, existing.get("settings", {}).get(name), wanted.get(name))
 
 
-def _refuse_other(run: Path, name: str, found: Any, wanted: Any) -> None:
-    if found != wanted:
+def _require_equal(run: Path, name: str, existing: Any, wanted: Any) -> None:
+    if existing != wanted:
         raise UserError(
-            f"{run} holds a run with {name}={str(found)[:80]} where this grid has {name}={wanted}: "
+            f"{run} holds a run with {name}={str(existing)[:80]} where this grid has {name}={wanted}: "
             "move it away, or choose another --out."
         )
 
 
-def groups(cells: Sequence[Cell]) -> Iterator[tuple[Cell, list[int]]]:
-    """The first cell of every dataset and method, with all seeds of them."""
-    found: dict[tuple[str, str], list[Cell]] = {}
+def by_method(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
+    """The cells of each dataset and method: they differ in their seeds only."""
+    groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
-        found.setdefault((cell.source.name, cell.method), []).append(cell)
-    for same in found.values():
-        yield same[0], [cell.seed for cell in same]
+        groups.setdefault((cell.source.name, cell.method), []).append(cell)
+    yield from groups.values()

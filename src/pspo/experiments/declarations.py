@@ -1,6 +1,6 @@
-"""What the paper shows, each as a small declaration: datasets x methods, and what is drawn of them.
+"""What the paper shows, each as a small declaration: datasets x methods, and the tables and figures made of them.
 
-The numbers that the paper prints are in published.toml beside this file.
+The numbers that the paper prints are in report/published.toml.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOCOMOTION = tuple(f"{task}-{level}" for task in TASKS for level in LEVELS)
 
 @dataclass(frozen=True)
 class Method:
-    """A column of a table: an algorithm, and what is changed of its preset."""
+    """A column of a table: an algorithm, and changes to its preset."""
 
     label: str
     algo: str
@@ -30,11 +30,11 @@ METHODS = {
     "without-regularisation": Method("Without regularisation", "pspo", {"reference_term": False}),
     **{name: Method(info.label, name) for name, info in ALGORITHMS.items() if name != "pspo"},
 }
-"""One name, one meaning in all experiments: they share their runs."""
+"""A name means the same in all experiments: they share their runs."""
 
 
 def get_method(name: str) -> Method:
-    """One of these, or an algorithm of another package by its own name."""
+    """One of `METHODS`, or an algorithm of another package by its name."""
     if name not in METHODS and name in external():
         return Method(name, name)
     if name not in METHODS:
@@ -52,7 +52,7 @@ class Experiment:
     shows: tuple[str, ...]
     """Tables and figures of its page, in order."""
     published: str
-    """The part of published.toml that stands beside it."""
+    """The part of published.toml that it is compared with."""
     first: str = "pspo"
     """What the other methods are compared with."""
 
@@ -79,9 +79,9 @@ EXPERIMENTS = {
         ("ablation", "scores"),
         "table3",
     ),
-    # The paper does not say which data its two figures were drawn from.
+    # The paper does not say which data its two figures show.
     "pessimism": Experiment(
-        "What the models promise, and what is true",
+        "Model-estimated return against true return",
         ("liquidation", *(f"{task}-medium" for task in TASKS)),
         ("pspo",),
         ("pessimism", "scores"),

@@ -1,54 +1,86 @@
-"""Many runs by few workers: what starts when, what is tried again, what is reported.
+"""Many runs on few workers: which job starts when, which is retried, which has failed.
 
-A backend only starts a job and says when it has ended; the rest is here, once for processes and for Ray.
+A backend only starts a job and reports when it has ended; the scheduling is here, once for processes and for Ray.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 
+from pspo.core.compute import use_threads
+from pspo.core.errors import EXPECTED, exit_code_and_message
+from pspo.core.progress import silent
 from pspo.runs.directory import Run
+from pspo.training.request import TrainRequest
 
 POLL_SECONDS = 0.5
-TRIES = 3  # of a job whose worker dies under it; one that says what is wrong with it is not tried again
+MAX_TRIES = 3  # of a job whose worker is killed; a job that reports an error is not retried
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run, to be trained or gone on with."""
+    """One run: trained from the start, or resumed where there is something to resume."""
 
     name: str
+    request: TrainRequest
     run: Path
-    train: list[str]
-    """Words of `pspo train`, without the place to write to."""
     threads: int = 1
-    options: tuple[str, ...] = ()
-    """Words for whichever command takes it on."""
+    tensorboard: bool = False
     models: str = ""
-    """Jobs with the same name here stand on the same models: one fits them while the others wait for their turn."""
-
-    def words(self) -> list[str]:
-        """Of the command that takes it to its end from where it stands."""
-        return ["resume", str(self.run), *self._how()] if started(self.run) else self._anew()
-
-    def _anew(self) -> list[str]:
-        return [*self.train, "--out", str(self.run), *self._how()]
-
-    def _how(self) -> list[str]:
-        return ["--threads", str(self.threads), "--quiet", *self.options]
+    """Jobs with the same text here use the same dynamics models: one fits them, and the others start after that."""
 
     @property
     def finished(self) -> bool:
         return Run(self.run).finished
 
+    def to_json(self) -> str:
+        """As a worker receives it."""
+        values = {name: getattr(self, name) for name in ("name", "threads", "tensorboard", "models")}
+        return json.dumps(values | {"request": self.request.as_dict(), "run": str(self.run)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        values = json.loads(text)
+        request, run = TrainRequest.from_dict(values.pop("request")), Path(values.pop("run"))
+        return cls(request=request, run=run, **values)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a worker ended: its exit code, and where it failed one sentence that says why."""
+
+    code: int
+    message: str = ""
+
+    @property
+    def killed(self) -> bool:
+        """By a signal, or together with its machine: not an error of the job."""
+        return self.code < 0
+
+
+class RunsFailed(Exception):
+    """Some of several runs failed. The others are finished, unless failures were to stop them."""
+
+    def __init__(self, failures: dict[str, str], results: Any = None) -> None:
+        self.failures = failures
+        """What went wrong, by the name of the run."""
+        self.results = results
+        """Of the runs that finished: what the function would have returned. None where there are none."""
+        name, why = next(iter(failures.items()))
+        count = f"{len(failures)} runs failed, first" if len(failures) > 1 else "one run failed,"
+        super().__init__(f"{count} {name}: {why}")
+
 
 def started(run: Path) -> bool:
-    """Whether there is something to resume. What a kill left of the very first files is swept away."""
+    """Whether there is something to resume. Removes what is left of a run killed while its first files were written."""
     if not (run / "config.json").exists():
         return False
     if (run / "manifest.json").exists():
@@ -57,31 +89,62 @@ def started(run: Path) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a worker ended: exit code, and the last it said."""
+def execute(job: Job) -> Outcome:
+    """Train or resume a job in this process. Errors of the user, the data or the disk end in the outcome."""
+    use_threads(job.threads)
+    try:
+        from pspo.training import trackers
+        from pspo.training.monitor import Monitor
+        from pspo.training.train import resume
 
-    code: int
-    said: str = ""
-
-    @property
-    def died(self) -> bool:
-        """By a signal, or with its machine: nothing that the job itself has decided."""
-        return self.code < 0
+        tracker = trackers.tensorboard if job.tensorboard else trackers.no_tracker
+        monitor = Monitor(silent, lambda text: print(text, file=sys.stderr), tracker)
+        if started(job.run):
+            resume(job.run, monitor=monitor)
+        else:
+            job.request.train(job.run, monitor)
+    except EXPECTED as problem:
+        return Outcome(*exit_code_and_message(problem))
+    except KeyboardInterrupt:
+        return Outcome(130, "it was interrupted")
+    return Outcome(0)
 
 
 class Backend(Protocol):
-    def room(self, running: int) -> bool:
-        """Whether another job may be handed over."""
+    """Where jobs run. Entering it connects or starts what it needs; leaving it releases that."""
+
+    remote: bool
+    """Whether workers may run in another folder or on another machine: paths must then be absolute."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None, /
+    ) -> None: ...
+
+    def has_room(self, running: int) -> bool:
+        """Whether another job may be started while so many are running."""
         ...
 
     def start(self, job: Job) -> Any: ...
 
-    def ended(self, handle: Any) -> Ended | None:
-        """None while it works."""
+    def poll(self, handle: Any) -> Outcome | None:
+        """None while it is running."""
         ...
 
     def stop(self, handle: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class JobListener:
+    """Callbacks while jobs run; each may be left out."""
+
+    running: Callable[[Job], None] = lambda job: None
+    """At every poll, for every running job."""
+    ended: Callable[[Job, str], None] = lambda job, failure: None
+    """When a job has ended, with a sentence if it failed."""
+    retried: Callable[[Job, str], None] = lambda job, why: None
+    """When a job's worker was killed and the job is started again."""
 
 
 @dataclass
@@ -91,59 +154,47 @@ class _Running:
     tries: int = 1
 
 
-@dataclass(frozen=True)
-class Watch:
-    """What a user is told while jobs run; every one may be left out."""
-
-    working: Callable[[Job], None] = lambda job: None
-    """Called at every look for every job at work."""
-    ended: Callable[[Job, str], None] = lambda job, failure: None
-    """Called when a job has come to its end, with a sentence where it failed."""
-    again: Callable[[Job, str], None] = lambda job, why: None
-    """Called when a job's worker died and it is taken up once more."""
-
-
 def run_jobs(
-    jobs: Sequence[Job], backend: Backend, watch: Watch | None = None, stop_at_failure: bool = False
+    jobs: Sequence[Job], backend: Backend, listener: JobListener | None = None, stop_at_failure: bool = False
 ) -> dict[str, str]:
-    """All jobs to their end, also when some fail, unless told otherwise; returns what went wrong, by name."""
-    watch = watch or Watch()
+    """Run all jobs, also when some fail, unless `stop_at_failure`; returns what went wrong, by name."""
+    listener = listener or JobListener()
     waiting = [job for job in jobs if not job.finished]
     running: list[_Running] = []
-    failed: dict[str, str] = {}
+    failures: dict[str, str] = {}
     try:
         while waiting or running:
-            while backend.room(len(running)) and (job := _next(waiting, [r.job for r in running])):
+            while backend.has_room(len(running)) and (job := _next(waiting, [r.job for r in running])):
                 waiting.remove(job)
                 running.append(_Running(job, backend.start(job)))
             time.sleep(POLL_SECONDS)
             for work in list(running):
-                watch.working(work.job)
-                if (end := backend.ended(work.handle)) is None:
+                listener.running(work.job)
+                if (outcome := backend.poll(work.handle)) is None:
                     continue
-                if end.died and not work.job.finished and work.tries < TRIES:
-                    watch.again(work.job, end.said)
+                if outcome.killed and not work.job.finished and work.tries < MAX_TRIES:
+                    listener.retried(work.job, outcome.message)
                     work.handle, work.tries = backend.start(work.job), work.tries + 1
                     continue
                 running.remove(work)
-                failure = _failure(work.job, end)
+                failure = _failure(work.job, outcome)
                 if failure:
-                    failed[work.job.name] = failure
+                    failures[work.job.name] = failure
                     waiting = [] if stop_at_failure else waiting
-                watch.ended(work.job, failure)
+                listener.ended(work.job, failure)
     finally:
-        for work in running:  # left only by an interrupt or an error of the backend itself
+        for work in running:  # only after an interrupt or an error of the backend itself
             backend.stop(work.handle)
-    return failed
+    return failures
 
 
 def _next(waiting: Sequence[Job], running: Sequence[Job]) -> Job | None:
-    """The first job whose models nobody is fitting at this moment: it would only wait for them, and hold a core."""
+    """The first job whose models no running job is still fitting: it would occupy a core only to wait for them."""
     fitting = {job.models for job in running if job.models and not (job.run / "models.json").exists()}
     return next((job for job in waiting if job.models not in fitting), None)
 
 
-def _failure(job: Job, end: Ended) -> str:
-    if job.finished and end.code == 0:
+def _failure(job: Job, outcome: Outcome) -> str:
+    if job.finished and outcome.code == 0:
         return ""
-    return end.said or f"its worker ended with exit code {end.code} and said nothing"
+    return outcome.message or f"its worker ended with exit code {outcome.code} and no message"

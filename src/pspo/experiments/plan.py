@@ -1,62 +1,141 @@
-"""`pspo experiment ... --dry-run`: every cell with its minutes and its memory, from steps timed here just now."""
+"""What an experiment would run: every cell with its state, and how long it takes as far as that is known.
+
+Minutes come from finished runs of the same algorithm, preset and task. `time_cells` measures instead, with a few steps
+of every method, which takes minutes itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pspo.algorithms import get_algorithm
 from pspo.core.config import flatten
+from pspo.core.errors import UserError
 from pspo.data.dataset import Dataset
-from pspo.experiments.cells import Cell, Source, groups, models_of
+from pspo.experiments.cells import Cell, by_method, models_key
 from pspo.runs.directory import Run
-from pspo.training.cost import Estimate, Shape, estimate
+from pspo.training.cost import Shape, estimate_cost
 from pspo.training.dry_run import data_or_shape, span
 
+HOW_TO_TIME = "add --time to time a few steps of each method, which takes minutes"
 
-def describe(cells: Sequence[Cell], at_once: int, say: Callable[[str], None] = lambda text: None) -> list[str]:
-    """Lines for the user; nothing is downloaded, fitted to the end or written."""
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one run, with one worker."""
+
+    training_seconds: float
+    fitting_seconds: float
+    """Of models and the like before training; runs that share their models pay once."""
+    bytes: int | None = None
+    """Of memory at the peak; only a measurement tells."""
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """The runs of one dataset and method."""
+
+    cells: list[Cell]
+    cost: Cost | None = None
+
+    @property
+    def unfinished(self) -> list[Cell]:
+        return [cell for cell in self.cells if not cell.finished]
+
+    def line(self) -> str:
+        first, last, done = self.cells[0], self.cells[-1], len(self.cells) - len(self.unfinished)
+        seeds = f"{first.seed} to {last.seed}" if len(self.cells) > 1 else str(first.seed)
+        state = f"{done} of {len(self.cells)} finished" if done else "to be run"
+        length = span(self.cost.training_seconds) if self.cost else "-"
+        memory = f"{self.cost.bytes / 2**30:.1f} GiB" if self.cost and self.cost.bytes is not None else "-"
+        return f"{first.source.name:<26}{first.method:<24}{seeds:<14}{state:<20}{length:>14}{memory:>10}"
+
+
+HEADER = f"{'dataset':<26}{'method':<24}{'seeds':<14}{'state':<20}{'a run':>14}{'memory':>10}"
+
+
+def plan_cells(root: Path, cells: Sequence[Cell]) -> list[PlanRow]:
+    """At once: nothing is timed, loaded or written. Costs come from finished runs under `root`."""
+    known = _known_costs(root)
+    return [PlanRow(group, _scaled(known, group[0])) for group in by_method(cells)]
+
+
+def time_cells(rows: Sequence[PlanRow], message: Callable[[str], None]) -> list[PlanRow]:
+    """The same rows with measured costs. Nothing is downloaded, fitted to the end or written."""
     data: dict[str, Dataset | Shape] = {}
-    known: dict[str, Estimate] = {}
-    models: dict[str, float] = {}
-    lines = [f"{'dataset':<26}{'method':<24}{'seeds':<14}{'state':<20}{'a run':>14}{'memory':>10}"]
-    training = 0.0
-    for cell, seeds in groups(cells):
+    measured: dict[str, Cost] = {}
+    timed = []
+    for row in rows:
+        cell = row.cells[0]
         if cell.source.name not in data:
-            data[cell.source.name] = _data(cell.source)
-        found = data[cell.source.name]
-        say(f"timing {cell.method} on {cell.source.name}")
-        cost = _estimate(cell, found, known)
-        left = [seed for seed in seeds if not Run(cell.run.parent / f"seed-{seed}").finished]
-        own = sum(phase.seconds for phase in cost.phases if phase.name == "training")
-        training += own * len(left)
-        for seed in left:
-            name = models_of(cell.source.name, cell.config(), seed) or f"{cell.name} {seed}"
-            models[name] = max(models.get(name, 0.0), cost.seconds - own)
-        state = f"{len(seeds) - len(left)} of {len(seeds)} finished" if len(left) < len(seeds) else "to be run"
-        lines.append(
-            f"{cell.source.name:<26}{cell.method:<24}{_seeds(seeds):<14}{state:<20}{span(own):>14}"
-            f"{cost.bytes / 2**30:>6.1f} GiB"
-        )
-    fitting = sum(models.values())
-    lines.append(f"models           at most {span(fitting)} of one worker; those in the cache cost nothing")
+            data[cell.source.name] = data_or_shape(cell.source.dataset, task=cell.source.task_option)
+        message(f"timing {cell.method} on {cell.source.name}")
+        timed.append(replace(row, cost=_measured(cell, data[cell.source.name], measured)))
+    return timed
+
+
+def describe(rows: Sequence[PlanRow], at_once: int) -> list[str]:
+    """The plan as lines for the user."""
+    lines = [HEADER, *(row.line() for row in rows)]
+    left = sum(len(row.unfinished) for row in rows)
+    total = sum(len(row.cells) for row in rows)
+    lines.append(f"runs             {total}, of which {total - left} are finished")
+    unknown = dict.fromkeys(row.cells[0].method for row in rows if row.unfinished and row.cost is None)
+    if unknown:
+        lines.append(f"time             not known for {', '.join(unknown)}: {HOW_TO_TIME}")
+        return lines
+    fitting, training = _fitting_seconds(rows), sum(len(r.unfinished) * r.cost.training_seconds for r in rows if r.cost)
+    lines.append(f"models           at most {span(fitting)} of one worker; models in the cache cost nothing")
     lines.append(f"training         {span(training)} of one worker")
-    lines.append(f"in all           about {span((training + fitting) / at_once)} with {at_once} at once")
+    lines.append(f"total            about {span((training + fitting) / at_once)} with {at_once} at once")
     return lines
 
 
-def _seeds(seeds: Sequence[int]) -> str:
-    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+def _fitting_seconds(rows: Sequence[PlanRow]) -> float:
+    """Runs that share their models fit them once."""
+    seconds: dict[str, float] = {}
+    for row in rows:
+        for cell in row.unfinished if row.cost else ():
+            assert row.cost
+            name = models_key(cell.source.name, cell.config(), cell.seed) or cell.name
+            seconds[name] = max(seconds.get(name, 0.0), row.cost.fitting_seconds)
+    return sum(seconds.values())
 
 
-def _data(source: Source) -> Dataset | Shape:
-    return data_or_shape(source.given, task=source.task if source.is_file else None)
+def _known_costs(root: Path) -> dict[tuple[Any, ...], tuple[Cost, int]]:
+    """Cost and iterations of finished runs, by algorithm, preset and task; of several runs, the longest."""
+    known: dict[tuple[Any, ...], tuple[Cost, int]] = {}
+    for path in sorted(root.glob("runs/*/*/*/result.json")):
+        run = Run(path.parent)
+        try:
+            config, timings = run.read("config", "settings"), run.read("manifest", "timings")["timings"]
+            key, steps = tuple(config[name] for name in ("algo", "preset", "task")), config["settings"]["steps"]
+        except (UserError, KeyError, OSError):
+            continue  # a damaged run says nothing about its cost
+        cost = Cost(timings.get("train", 0.0), timings.get("prepare", 0.0))
+        if key not in known or cost.training_seconds > known[key][0].training_seconds:
+            known[key] = cost, steps
+    return known
 
 
-def _estimate(cell: Cell, data: Dataset | Shape, known: dict[str, Estimate]) -> Estimate:
-    """Once for each configuration and width of the data: 18 datasets of three tasks take three looks a method."""
+def _scaled(known: dict[tuple[Any, ...], tuple[Cost, int]], cell: Cell) -> Cost | None:
+    """The cost of a finished run, scaled to the iterations of this one."""
+    found = known.get((cell.algo, cell.preset, cell.source.task))
+    if found is None:
+        return None
+    cost, steps = found
+    return replace(cost, training_seconds=cost.training_seconds * cell.config().steps / max(steps, 1))
+
+
+def _measured(cell: Cell, data: Dataset | Shape, measured: dict[str, Cost]) -> Cost:
+    """Once per configuration and shape of the data: 18 datasets of three tasks take three measurements a method."""
     config: Any = cell.config()
     key = f"{cell.algo} {data.obs_dim} {data.action_dim} {flatten(config)}"
-    if key not in known:
-        known[key] = estimate(get_algorithm(cell.algo), config, data)
-    return known[key]
+    if key not in measured:
+        found = estimate_cost(get_algorithm(cell.algo), config, data)
+        training = sum(phase.seconds for phase in found.phases if phase.name == "training")
+        measured[key] = Cost(training, found.seconds - training, found.bytes)
+    return measured[key]

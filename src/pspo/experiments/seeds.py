@@ -5,90 +5,135 @@
 
 from __future__ import annotations
 
-import sys
-from argparse import Namespace
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pspo.cli.data import source_options
+from pspo.algorithms import get_algorithm
 from pspo.core.compute import require_threads
+from pspo.core.config import build, setting_word
 from pspo.core.errors import UserError
 from pspo.core.files import read_json, write_json
-from pspo.core.progress import for_terminal, silent
 from pspo.data.readers.d4rl import d4rl_name, fetch_d4rl
-from pspo.experiments.backends.processes import Processes
-from pspo.experiments.jobs import Job, run_jobs
-from pspo.experiments.watching import watching
-from pspo.report.terminal import seeds_table
+from pspo.envs.task import require_episodes
+from pspo.experiments.backends.processes import ProcessBackend
+from pspo.experiments.jobs import Job, RunsFailed, run_jobs
+from pspo.experiments.progress import show_progress
 from pspo.runs.command import source_words
 from pspo.runs.directory import Run, free_path
+from pspo.training.monitor import Monitor
+from pspo.training.request import TrainRequest
+from pspo.training.trackers import no_tracker, tensorboard
 
-WORDS = "command.json"
-
-
-def train_seeds(arguments: Namespace) -> int:
-    """Runs DIR/seed-S for each seed, then DIR/summary.json with mean and spread over seeds. Stopped, it goes on."""
-    if arguments.seeds < 1:
-        raise UserError(f"--seeds {arguments.seeds} is out of range: at least one is needed.")
-    if arguments.threads is not None:
-        require_threads(arguments.threads)
-    name = Path(arguments.dataset).stem
-    folder = Path(arguments.out) if arguments.out else free_path(f"{name}-{arguments.algo}-{arguments.preset}-seeds")
-    jobs = [_job(arguments, seed, folder) for seed in range(arguments.seed, arguments.seed + arguments.seeds)]
-    _require_own(folder, _words(arguments), jobs)
-    with for_terminal() as terminal:
-        show = silent if arguments.quiet else terminal
-        if name := d4rl_name(arguments.dataset):
-            fetch_d4rl(name, progress=show)  # here, where it is seen, and once
-        # What one seed cannot do, the others will hardly manage.
-        failed = run_jobs(jobs, Processes(arguments.threads or 1), watching(show), stop_at_failure=True)
-    return _finish(folder, jobs, failed)
+REQUEST_FILE = "command.json"
+"""What the runs of a folder were asked for: only the same request resumes them."""
 
 
-def _job(arguments: Namespace, seed: int, folder: Path) -> Job:
-    options = ("--tensorboard",) if arguments.tensorboard else ()
-    words = [*_words(arguments), "--seed", str(seed)]
-    return Job(f"seed {seed}", folder / f"seed-{seed}", words, arguments.threads or 1, options)
+@dataclass(frozen=True)
+class SeedsSummary:
+    """The finished runs of several seeds."""
+
+    folder: Path
+    runs: list[Run]
+    numbers: dict[str, Any]
+    """What summary.json holds: {"score": {"mean": ..., "std": ..., "each": [...]}, ...} and the seeds."""
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "summary.json"
 
 
-def _words(arguments: Namespace) -> list[str]:
-    words = ["train", arguments.dataset, "--algo", arguments.algo, "--preset", arguments.preset]
-    if arguments.episodes is not None:
-        words += ["--episodes", str(arguments.episodes)]
-    words += [word for piece in source_words(**source_options(arguments)) for word in piece]
-    return words + [word for setting in arguments.settings for word in ("--set", setting)]
+def train_seeds(
+    request: TrainRequest,
+    *,
+    seeds: int | Sequence[int],
+    out: str | Path | None = None,
+    threads: int = 1,
+    monitor: Monitor = Monitor(),  # noqa: B008
+) -> SeedsSummary:
+    """Train one run per seed, in processes: OUT/seed-S, then OUT/summary.json with mean and standard deviation.
+
+    `seeds` are the seeds themselves, or how many to take from the request's own on. The same call again resumes what
+    was stopped. The first failure keeps further seeds from starting, and `RunsFailed` is raised with what there is.
+    Raises `UserError` for bad input.
+    """
+    listed = range(request.seed, request.seed + seeds) if isinstance(seeds, int) else list(dict.fromkeys(seeds))
+    if not listed:
+        raise UserError("no seeds were given: at least one is needed.")
+    require_threads(threads)
+    if request.episodes is not None:
+        require_episodes(request.episodes)
+    build(get_algorithm(request.algo).Config, request.settings)  # unknown keys and values are reported before a start
+    name = f"{Path(request.dataset).stem}-{request.algo}-{request.preset}-seeds"
+    folder = Path(out) if out else free_path(name)
+    jobs = [_job(request, seed, folder, threads, monitor) for seed in listed]
+    _require_same_request(folder, request, jobs)
+    if name := d4rl_name(request.dataset):
+        fetch_d4rl(name, progress=monitor.progress)  # once, and in this process, which has a progress display
+    # An error of one seed is most often an error of all.
+    failures = run_jobs(jobs, ProcessBackend(threads), show_progress(monitor), stop_at_failure=True)
+    summary = _summary(folder, jobs)
+    if failures:
+        raise RunsFailed(failures, summary)
+    assert summary
+    return summary
 
 
-def _require_own(folder: Path, words: list[str], jobs: list[Job]) -> None:
-    """Runs that are there already must come from this very command: then they are gone on with."""
-    there = [job.run for job in jobs if job.run.exists()]
-    place = folder / WORDS
-    if there and (not place.exists() or read_json(place) != words):
-        raise UserError(f"{there[0]} exists already and is of another command: choose another --out.")
+def _job(request: TrainRequest, seed: int, folder: Path, threads: int, monitor: Monitor) -> Job:
+    if monitor.tracker not in (no_tracker, tensorboard):
+        raise UserError(
+            "several seeds are separate processes, and only TensorBoard can follow them: leave the tracker out."
+        )
+    return Job(
+        f"seed {seed}",
+        dataclasses.replace(request, seed=seed),
+        folder / f"seed-{seed}",
+        threads,
+        tensorboard=monitor.tracker is tensorboard,
+    )
+
+
+def _require_same_request(folder: Path, request: TrainRequest, jobs: Sequence[Job]) -> None:
+    """Existing runs must come from the same request: then they are resumed."""
+    existing = [job.run for job in jobs if job.run.exists()]
+    path, wanted = folder / REQUEST_FILE, _without_seed(request)
+    if existing and (not path.exists() or read_json(path) not in (wanted, _words(request))):
+        raise UserError(f"{existing[0]} exists already and belongs to another request: choose another --out.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(place, words)
+        write_json(path, wanted)
     except OSError as problem:
         raise UserError(f"cannot write to {folder} ({problem.strerror}): choose another --out.") from None
 
 
-def _finish(folder: Path, jobs: list[Job], failed: dict[str, str]) -> int:
-    results = [Run(job.run).result for job in jobs if job.finished]
-    for name, said in failed.items():
-        print(f"pspo: {name} failed: {said}", file=sys.stderr)
-    if results:
-        summary = summarise(results)
-        write_json(folder / "summary.json", summary)
-        seeds_table(summary)
-        print(f"runs:    {folder}")
-        print(f"summary: {folder / 'summary.json'}")
-    elif not any(job.run.exists() for job in jobs):
-        (folder / WORDS).unlink(missing_ok=True)  # nothing was begun: nothing is left behind
+def _without_seed(request: TrainRequest) -> dict[str, Any]:
+    return {name: value for name, value in request.as_dict().items() if name != "seed"}
+
+
+def _words(request: TrainRequest) -> list[str]:
+    """The request as version 0.1 wrote it."""
+    words = ["train", request.dataset, "--algo", request.algo, "--preset", request.preset]
+    words += ["--episodes", str(request.episodes)] if request.episodes is not None else []
+    words += [word for piece in source_words(request.columns, request.task) for word in piece]
+    return words + [word for key, value in request.settings.items() for word in ("--set", setting_word(key, value))]
+
+
+def _summary(folder: Path, jobs: Sequence[Job]) -> SeedsSummary | None:
+    """Of the finished runs. Where no run was even begun, nothing is left behind."""
+    runs = [Run(job.run) for job in jobs if job.finished]
+    if runs:
+        summary = SeedsSummary(folder, runs, summarise([run.result for run in runs]))
+        write_json(summary.path, summary.numbers)
+        return summary
+    if not any(job.run.exists() for job in jobs):
+        (folder / REQUEST_FILE).unlink(missing_ok=True)
         if not any(folder.iterdir()):
             folder.rmdir()
-    return 2 if failed else 0
+    return None
 
 
 def summarise(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -100,6 +145,6 @@ def summarise(results: list[dict[str, Any]]) -> dict[str, Any]:
         values = [result.get(name) for result in results]
         if name != "seed" and all(isinstance(v, (int, float)) for v in values):
             numbers = np.array(values, dtype=np.float64)
-            spread = float(numbers.std(ddof=1)) if len(values) > 1 else 0.0
-            summary[name] = {"mean": float(numbers.mean()), "std": spread, "each": values}
+            std = float(numbers.std(ddof=1)) if len(values) > 1 else 0.0
+            summary[name] = {"mean": float(numbers.mean()), "std": std, "each": values}
     return summary

@@ -1,6 +1,6 @@
-"""Timing that survives a busy machine: every measurement stands between two matrix products, and ratios are kept.
+"""Timing on a busy machine: every measurement is made between two matrix products, and their ratio is kept.
 
-Other load slows both about equally, so the ratio holds still where the seconds do not.
+Other load slows both about equally, so the ratio is stable where the seconds are not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Effort(NamedTuple):
     """How long to measure."""
 
     rounds: int
-    work_seconds: float  # of each measurement: the work is repeated until it takes about as long
+    work_seconds: float  # of each measurement: the work is repeated to take about this long
     matrix_seconds: float  # of the matrix products on either side
     matrix_sizes: tuple[int, ...]
 
@@ -39,18 +39,18 @@ class Samples(NamedTuple):
         return flops / self.seconds / 1e9
 
     def fraction(self, flops: float) -> np.ndarray:
-        """Of the matrix-product speed, measured at the same moments."""
+        """Of the speed of the matrix products that were timed around it."""
         return self.gflops(flops) / self.machine
 
 
 def summary(values: np.ndarray) -> dict[str, float]:
-    """The median, and the quartiles as its spread."""
+    """The median, and the lower and upper quartile."""
     low, median, high = (float(v) for v in np.percentile(values, (25, 50, 75)))
     return {"median": median, "low": low, "high": high}
 
 
 class Machine:
-    """The yardstick: float32 matrix products of the size that runs fastest here."""
+    """The reference: float32 matrix products of the size that runs fastest here."""
 
     def __init__(self, effort: Effort) -> None:
         self.effort = effort
@@ -58,7 +58,7 @@ class Machine:
         self.size = max(self.rates, key=lambda n: self.rates[n])
 
     def _rate(self, n: int) -> float:
-        """GFLOP/s of an n x n product, over about as many seconds as the effort says."""
+        """GFLOP/s of an n x n product, repeated for about `effort.matrix_seconds`."""
         a = jnp.full((n, n), 0.5, jnp.float32)
         product = lambda: jnp.matmul(a, a)  # noqa: E731
         once = _seconds(product, 1)  # also compiles it
@@ -91,7 +91,7 @@ def _repeats(once: float, wanted: float) -> int:
 
 
 def _seconds(work: Work, repeats: int) -> float:
-    """Per call. The last result is waited for; calls run in order, so it is the last to be ready."""
+    """Per call, until the last result is ready: calls run in order."""
     started = time.perf_counter()
     result = None
     for _ in range(repeats):

@@ -1,7 +1,7 @@
-"""Policies in one form: features in, actions in [-1, 1] out. Their NumPy twins are in pspo.policies.heads.
+"""Policy networks: features in, actions in [-1, 1] out. Their NumPy versions are in pspo.policies.heads.
 
-Each is a network whose fields are networks, arrays and numbers, so that any of them becomes a policy file; `kind`
-is the name by which the file finds its way back.
+Each consists of networks, arrays and numbers only, so that any of them can be saved to a policy file; `kind` is its
+name there.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pspo.nets.mlp import MLP
 from pspo.nets.policies import LOG_SQRT_2PI, MixturePolicy
 
 LOG_2 = 0.6931471805599453
-PRE_TANH_MAX = 9.0  # of the mean when a given action is judged: further out float32's tanh is one
-INSIDE = 1.0 - 1e-6  # a given action is taken at most this far out, where its inverse tanh is finite
+PRE_TANH_MAX = 9.0  # of the mean where the density of an action is computed: beyond it float32's tanh is one
+ACTION_MAX = 1.0 - 1e-6  # actions are clipped to this before the inverse tanh, which is infinite at one
 
 
 class TanhGaussian(eqx.Module):
-    """A Gaussian before the tanh; the network gives mean and log standard deviation (clipped, or clamped softly)."""
+    """A Gaussian before the tanh; the network gives mean and log standard deviation (clipped, or softly clamped)."""
 
     kind: ClassVar[str] = "tanh-gaussian"
     net: MLP
@@ -40,7 +40,7 @@ class TanhGaussian(eqx.Module):
         return mean, jnp.clip(log_std, self.log_std_min, self.log_std_max)
 
     def sample(self, features: Array, noise: Array) -> tuple[Array, Array]:
-        """Reparameterised actions tanh(u) and their log densities; noise may have leading axes of its own.
+        """Reparameterised actions tanh(u) and their log densities; noise may have more leading axes.
 
         log(1 - tanh(u)^2) is written 2 (log 2 - u - softplus(-2 u)), which does not overflow where tanh saturates.
         """
@@ -50,9 +50,9 @@ class TanhGaussian(eqx.Module):
         return jnp.tanh(u), (gaussian - _log_slope(u)).sum(-1)
 
     def log_prob(self, features: Array, action: Array) -> Array:
-        """Log density of given actions, those at the bounds taken just inside."""
+        """Log density of given actions; actions at the bounds are moved just inside."""
         mean, log_std = self.moments(features)
-        u = jnp.arctanh(jnp.clip(action, -INSIDE, INSIDE))
+        u = jnp.arctanh(jnp.clip(action, -ACTION_MAX, ACTION_MAX))
         z = (u - jnp.clip(mean, -PRE_TANH_MAX, PRE_TANH_MAX)) * jnp.exp(-log_std)
         return (-0.5 * jnp.square(z) - log_std - LOG_SQRT_2PI - _log_slope(u)).sum(-1)
 
@@ -67,32 +67,32 @@ def _log_slope(u: Array) -> Array:
 
 
 class ClippedGaussian(eqx.Module):
-    """A Gaussian around tanh of the network, with one spread for all states; not squashed, clipped when it acts."""
+    """A Gaussian with mean tanh(net(s)) and one standard deviation for all states; clipped when it acts."""
 
     kind: ClassVar[str] = "clipped-gaussian"
     net: MLP
     log_std: Array  # (action_dim,), clipped where it is used
 
     @property
-    def spread(self) -> Array:
+    def clipped_log_std(self) -> Array:
         return jnp.clip(self.log_std, FREE_LOG_STD_MIN, FREE_LOG_STD_MAX)
 
     def log_prob(self, features: Array, action: Array) -> Array:
-        """Of the whole action: summed over its columns."""
-        z = (action - jnp.tanh(self.net(features))) * jnp.exp(-self.spread)
-        return (-0.5 * jnp.square(z) - self.spread - LOG_SQRT_2PI).sum(-1)
+        """Log density of the whole action, summed over its columns."""
+        z = (action - jnp.tanh(self.net(features))) * jnp.exp(-self.clipped_log_std)
+        return (-0.5 * jnp.square(z) - self.clipped_log_std - LOG_SQRT_2PI).sum(-1)
 
     def unit_action(self, features: Array, key: Array | None = None) -> Array:
         mean = jnp.tanh(self.net(features))
         if key is None:
             return mean
-        return jnp.clip(mean + jnp.exp(self.spread) * jax.random.normal(key, mean.shape), -1.0, 1.0)
+        return jnp.clip(mean + jnp.exp(self.clipped_log_std) * jax.random.normal(key, mean.shape), -1.0, 1.0)
 
 
 class LinearGaussian(eqx.Module):
-    """A Gaussian around the network's own output, with one spread for all states; clipped when it acts.
+    """A Gaussian with mean net(s) and one standard deviation for all states; clipped when it acts.
 
-    Its density is that of what was drawn, before the clip.
+    `log_prob` is the density before the clip.
     """
 
     kind: ClassVar[str] = "linear-gaussian"
@@ -129,23 +129,23 @@ class Deterministic(eqx.Module):
 
 
 class Perturbed(eqx.Module):
-    """A decoded imitation of the log's action, moved by at most `reach` in each column."""
+    """An action decoded by a VAE of the dataset, perturbed by at most `reach` in each column."""
 
     kind: ClassVar[str] = "perturbed"
     decoder: MLP  # of a VAE: features and latent to an action before its tanh
-    net: MLP  # features and imitated action to the move before its tanh
+    net: MLP  # features and decoded action to the perturbation before its tanh
     latent_dim: int = eqx.field(static=True)
     reach: float = eqx.field(static=True)
 
-    def moved(self, features: Array, imitated: Array) -> Array:
+    def perturb(self, features: Array, decoded: Array) -> Array:
         """clip(b + reach tanh(f(s, b)), -1, 1)."""
-        move = jnp.tanh(self.net(jnp.concatenate([features, imitated], axis=-1)))
-        return jnp.clip(imitated + self.reach * move, -1.0, 1.0)
+        change = jnp.tanh(self.net(jnp.concatenate([features, decoded], axis=-1)))
+        return jnp.clip(decoded + self.reach * change, -1.0, 1.0)
 
     def unit_action(self, features: Array, key: Array | None = None) -> Array:
         shape = (*features.shape[:-1], self.latent_dim)
         z = jnp.zeros(shape) if key is None else jnp.clip(jax.random.normal(key, shape), -LATENT_MAX, LATENT_MAX)
-        return self.moved(features, jnp.tanh(self.decoder(jnp.concatenate([features, z], axis=-1))))
+        return self.perturb(features, jnp.tanh(self.decoder(jnp.concatenate([features, z], axis=-1))))
 
 
 NETWORKS: dict[str, Any] = {
@@ -154,5 +154,5 @@ NETWORKS: dict[str, Any] = {
 
 
 def act(policy: Any, norm: Normaliser, obs: Array, key: Array | None = None) -> Array:
-    """Raw observation to raw action; no key, no noise."""
+    """Raw observation to raw action, without noise if there is no key."""
     return norm.from_unit(policy.unit_action(norm.encode(obs), key))

@@ -1,4 +1,4 @@
-"""Gated recurrent units (Cho et al. 2014), as PyTorch has them: the reset gate acts on the product with the state."""
+"""Gated recurrent units (Cho et al. 2014), as in PyTorch: the reset gate acts on the product with the state."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def gated(h: Array, from_input: Array, from_state: Array) -> Array:
 
 
 def gru(key: Array, inputs: int, units: int, depth: int) -> GRU:
-    """A fresh one; all numbers uniform within 1/sqrt(units), PyTorch's default."""
+    """A new GRU; all parameters uniform within 1/sqrt(units), PyTorch's default."""
     scale = units**-0.5
 
-    def fresh(part: int, layer: int, *shape: int) -> Array:
+    def uniform(part: int, layer: int, *shape: int) -> Array:
         return jax.random.uniform(jax.random.fold_in(key, 4 * layer + part), shape, minval=-scale, maxval=scale)
 
     layers = range(depth)
     return GRU(
-        [fresh(0, layer, units if layer else inputs, 3 * units) for layer in layers],
-        [fresh(1, layer, 3 * units) for layer in layers],
-        [fresh(2, layer, units, 3 * units) for layer in layers],
-        [fresh(3, layer, 3 * units) for layer in layers],
+        [uniform(0, layer, units if layer else inputs, 3 * units) for layer in layers],
+        [uniform(1, layer, 3 * units) for layer in layers],
+        [uniform(2, layer, units, 3 * units) for layer in layers],
+        [uniform(3, layer, 3 * units) for layer in layers],
     )

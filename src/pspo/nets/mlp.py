@@ -55,7 +55,7 @@ def _orthogonal(key: Array, fan_in: int, fan_out: int, last: bool) -> tuple[Arra
 
 
 def _keras(key: Array, fan_in: int, fan_out: int, last: bool) -> tuple[Array, Array]:
-    """Keras' default: Glorot's uniform weights, zero biases; what MOPO, RAMBO and 1R2R have."""
+    """Keras' default: Glorot's uniform weights, zero biases; used by MOPO, RAMBO and 1R2R."""
     return _uniform(key, (fan_in, fan_out), (6.0 / (fan_in + fan_out)) ** 0.5), jnp.zeros(fan_out)
 
 
@@ -88,9 +88,9 @@ def mlp(
     layer_norm: bool = False,
     init: str | None = None,
 ) -> MLP:
-    """A fresh network: weights by one of `INITS`, or ours: uniform with the variance 1/fan-in, zero biases.
+    """A new network, initialised by one of `INITS`; by default uniform weights with variance 1/fan-in and zero biases.
 
-    `last_scale` shrinks the last layer of ours.
+    `last_scale` scales the last layer of the default.
     """
     weights, biases = [], []
     for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
@@ -111,7 +111,7 @@ def mlp_stack(key: Array, count: int, sizes: list[int], **shape: Any) -> MLP:
 
 
 def apply_stack(stack: MLP, x: Array) -> Array:
-    """One input for all members, (batch, in) -> (members, batch, out)."""
+    """The same input for all members, (batch, in) -> (members, batch, out)."""
     return eqx.filter_vmap(lambda net, x: net(x), in_axes=(eqx.if_array(0), None))(stack, x)
 
 
@@ -120,6 +120,6 @@ def apply_each(stack: MLP, x: Array) -> Array:
     return eqx.filter_vmap(lambda net, x: net(x))(stack, x)
 
 
-def moving_average(target, online, rate: float):
-    """target <- (1 - rate) target + rate online, leaf by leaf."""
-    return jax.tree.map(lambda t, o: t + rate * (o - t), target, online)
+def moving_average(target, online, tau: float):
+    """target <- (1 - tau) target + tau online, leaf by leaf."""
+    return jax.tree.map(lambda t, o: t + tau * (o - t), target, online)

@@ -1,7 +1,7 @@
 """Mixture policies: Gaussian mixtures over pre-squash actions.
 
-All densities live in the space before the tanh. Ratios and divergences between two policies are the
-same there as between their squashed actions, and no Jacobian can overflow at the bounds.
+All densities are densities before the tanh. Ratios and divergences between two policies are the
+same as after it, and no Jacobian can overflow at the bounds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Mixture(NamedTuple):
         which, noise = jax.random.split(key)
         k = jax.random.categorical(which, self.log_weight, shape=(count, *self.log_weight.shape[:-1]))
         # A gather, not a product with one-hot vectors and a sum: XLA for CPUs fuses two of those into a program that
-        # reads the wrong memory from some thousand rows on.
+        # reads the wrong memory for batches of a few thousand.
         mean, log_std = (
             jnp.take_along_axis(jnp.broadcast_to(part, (*k.shape, *part.shape[-2:])), k[..., None, None], axis=-2)
             for part in (self.mean, self.log_std)
@@ -78,7 +78,7 @@ class MixturePolicy(eqx.Module):
         return Mixture(jax.nn.log_softmax(out[..., :k]), mean, log_std)
 
     def unit_action(self, features: Array, key: Array | None = None) -> Array:
-        """An action in [-1, 1]; no key, no noise."""
+        """An action in [-1, 1], without noise if there is no key."""
         mixture = self(features)
         return squash(mixture.mode() if key is None else mixture.sample(key, 1)[0])
 
@@ -86,10 +86,10 @@ class MixturePolicy(eqx.Module):
 def mixture_policy(
     key: Array, features: int, action_dim: int, width: int, depth: int, components: int
 ) -> MixturePolicy:
-    """A fresh policy whose components start spread over the action range, so that each finds its own mode."""
+    """A new policy whose components start at different actions, so that each can find another mode."""
     net = mlp(key, [features] + [width] * depth + [components * (1 + 2 * action_dim)], last_scale=0.1)
     starts = jnp.linspace(-1.0, 1.0, components) if components > 1 else jnp.zeros(1)
     bias = net.biases[-1].at[components : components * (1 + action_dim)].set(jnp.repeat(starts, action_dim))
-    # log-std starts near -1 (the tanh above is nearly linear around its centre -2)
+    # log-std starts near -1 (the tanh above is nearly linear around -2)
     bias = bias.at[components * (1 + action_dim) :].set(1.0)
     return MixturePolicy(eqx.tree_at(lambda n: n.biases[-1], net, bias), components, action_dim)

@@ -1,8 +1,8 @@
 """A critic of the whole distribution of returns: an implicit quantile network (Dabney et al. 2018) for continuous
-actions, in the shape that ORAAC's authors gave it.
+actions, with the architecture of ORAAC's authors.
 
-State and action have a branch each; what they say together is multiplied by an embedding of the quantile level, so
-that one network gives every quantile of the return and a level costs two small layers.
+State and action have a branch each; their joint embedding is multiplied by an embedding of the quantile level, so
+that one network gives every quantile of the return and each level costs two small layers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from jax import Array
 from pspo.nets.mlp import INITS, MLP
 
 COSINES = 16  # cos(pi i tau), i = 0, ..., 15
-EMBEDDING = 16  # units in which state and action meet the level
-MERGED = 32  # units after they have met
-HIDDEN_STD = 0.1  # of fresh hidden weights
-HEAD_SCALE = 3e-4  # of the fresh last layer: all quantiles start near zero
+EMBEDDING = 16  # units of the embeddings
+MERGED = 32  # units of the layer after their product
+HIDDEN_STD = 0.1  # of initial hidden weights
+HEAD_SCALE = 3e-4  # of the initial last layer: all quantiles start near zero
 
 
 class QuantileCritic(eqx.Module):
-    """Features (batch, f), actions (batch, a) and levels (n,) to quantiles (n, batch); every level for every row."""
+    """Features (batch, f), actions (batch, a) and levels (n,) to quantiles (n, batch): every level for every state."""
 
     state: MLP
     action: MLP
@@ -45,7 +45,7 @@ def cosines(tau: Array) -> Array:
 
 
 def quantile_critic(key: Array, features: int, action_dim: int, width: int) -> QuantileCritic:
-    """A fresh one; `width` units in the branches of state and action."""
+    """A new critic; `width` units in the branches of state and action."""
     keys = jax.random.split(key, 5)
     return QuantileCritic(
         state=_layers(keys[0], [features, width]),
@@ -67,7 +67,7 @@ def _layers(key: Array, sizes: list[int]) -> MLP:
 
 
 def _near_zero(net: MLP, key: Array) -> MLP:
-    """The same with a last layer within HEAD_SCALE and without a bias to start from."""
+    """The same network with a last layer within HEAD_SCALE and zero biases."""
     key = jax.random.fold_in(key, len(net.weights))
     last = jax.random.uniform(key, net.weights[-1].shape, minval=-HEAD_SCALE, maxval=HEAD_SCALE)
     biases = [*net.biases[:-1], jnp.zeros_like(net.biases[-1])]

@@ -1,4 +1,4 @@
-"""A conditional variational autoencoder of the log's actions (Kingma and Welling 2014; as in BCQ and ORAAC)."""
+"""A conditional variational autoencoder of the dataset's actions (Kingma and Welling 2014; as in BCQ and ORAAC)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jax import Array
 from pspo.nets.mlp import MLP, mlp
 
 LATENT_LOG_STD_MIN, LATENT_LOG_STD_MAX = -4.0, 15.0  # the published range: std between 0.018 and 3 million
-KL_WEIGHT = 0.5  # of the divergence against the reconstruction error
+KL_WEIGHT = 0.5  # of the KL divergence relative to the reconstruction error
 
 
 class VAE(eqx.Module):
@@ -32,7 +32,7 @@ class VAE(eqx.Module):
 
 
 def vae(key: Array, features: int, action_dim: int, latent_dim: int, width: int, depth: int = 2) -> VAE:
-    """A fresh one; encoder and decoder have `depth` hidden layers each."""
+    """A new VAE; encoder and decoder have `depth` hidden layers each."""
     encoder_key, decoder_key = jax.random.split(key)
     hidden = [width] * depth
     return VAE(
@@ -42,7 +42,7 @@ def vae(key: Array, features: int, action_dim: int, latent_dim: int, width: int,
 
 
 def vae_loss(net: VAE, features: Array, action: Array, noise: Array) -> Array:
-    """(a^ - a)^2 + KL(N(mean, std^2) || N(0, 1)) / 2, each a mean over rows and columns.
+    """(a^ - a)^2 + KL(N(mean, std^2) || N(0, 1)) / 2, each a mean over the batch and its columns.
 
     noise (batch, latent_dim) is standard normal.
     """

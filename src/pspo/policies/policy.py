@@ -16,19 +16,19 @@ from pspo.policies.heads import ACTIVATIONS, KINDS, Net
 
 FORMAT = "pspo-policy-2"
 FILE_NAME = "policy.safetensors"
-LARGEST = 1e6  # of a policy's numbers, such as the length of a latent: none of ours comes near
+LARGEST = 1e6  # of a policy's numbers, such as the length of a latent: ours are far below
 
 
 @dataclass(frozen=True)
 class Policy:
     """`policy(obs)` gives the action for one observation or a batch, without noise; `sample` draws from the policy."""
 
-    kind: str  # one of policy_kinds.KINDS
+    kind: str  # one of heads.KINDS
     nets: dict[str, Net]
     arrays: dict[str, np.ndarray]
     numbers: dict[str, float]
     norm: Normaliser
-    facts: dict[str, Any]  # where it comes from: algo, dataset, task, seed, preset, step
+    metadata: dict[str, Any]  # where it comes from: algo, dataset, task, seed, preset, step
 
     @property
     def obs_dim(self) -> int:
@@ -45,23 +45,33 @@ class Policy:
         return self._act(obs, None)
 
     def sample(self, obs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A random action of the policy for each observation; a deterministic one has no other than its own."""
+        """A random action for each observation; the same as calling it, for a deterministic policy."""
         return self._act(obs, rng)
 
     def _act(self, obs: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
         obs = np.asarray(obs, dtype=np.float32)
         if obs.ndim == 0 or obs.shape[-1] != self.obs_dim:
             raise UserError(f"an observation has {self.obs_dim} numbers, not shape {obs.shape}.")
-        unit = KINDS[self.kind](self.parts, self.norm.encode(obs), rng)
+        unit = KINDS[self.kind](self.fields, self.norm.encode(obs), rng)
         return self.norm.from_unit(unit)
 
     @property
-    def parts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
+        """The name that `metadata` had in version 0.1; it goes away in 0.3."""
+        return self.metadata
+
+    @property
+    def fields(self) -> dict[str, Any]:
         """Networks, arrays and numbers together, by name."""
         return self.nets | self.arrays | self.numbers
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The name that `fields` had in version 0.1; it goes away in 0.3."""
+        return self.fields
+
     def save(self, path: Path) -> None:
-        """As one checksummed safetensors file."""
+        """Write one checksummed safetensors file."""
         arrays = {f"array.{name}": array for name, array in self.arrays.items()}
         arrays |= {f"norm.{name}": np.asarray(a) for name, a in zip(self.norm._fields, self.norm, strict=True)}
         for name, net in self.nets.items():
@@ -69,16 +79,16 @@ class Policy:
             arrays |= {f"net.{name}.biases.{i}": b for i, b in enumerate(net.biases)}
         nets = {name: {"layers": len(net.weights), "activation": net.activation} for name, net in self.nets.items()}
         form = {"format": FORMAT, "kind": self.kind, "nets": nets, "numbers": self.numbers}
-        write_arrays(path, arrays, form | self.facts)
+        write_arrays(path, arrays, form | self.metadata)
 
     @classmethod
     def load(cls, path: Path) -> Policy:
-        """From such a file; a damaged one, or one of another version, is refused."""
+        """Read such a file; a damaged one, or one of another version, is refused."""
         try:
-            arrays, facts = read_arrays(path)
-            if facts.pop("format", None) != FORMAT:
+            arrays, metadata = read_arrays(path)
+            if metadata.pop("format", None) != FORMAT:
                 raise Corrupt(f"{path} is not a policy file of this version of pspo.")
-            kind, nets, numbers = facts.pop("kind"), facts.pop("nets"), facts.pop("numbers")
+            kind, nets, numbers = (metadata.pop(name) for name in ("kind", "nets", "numbers"))
             if kind not in KINDS or not all(net["activation"] in ACTIVATIONS for net in nets.values()):
                 raise Corrupt(f"{path} holds a policy of an unknown kind.")
             loaded = cls(
@@ -87,21 +97,21 @@ class Policy:
                 arrays={n.removeprefix("array."): a for n, a in arrays.items() if n.startswith("array.")},
                 numbers=numbers,
                 norm=Normaliser(*(arrays[f"norm.{name}"] for name in Normaliser._fields)),
-                facts=facts,
+                metadata=metadata,
             )
-            _require_able(loaded)
+            _require_usable(loaded)
         except FileNotFoundError:
             raise UserError(f"there is no policy at {path}: train one, or give a run directory.") from None
         except (Corrupt, *DAMAGE, IndexError) as problem:
-            said = str(problem) if isinstance(problem, Corrupt) else f"{path} holds no policy ({one_line(problem)})."
-            raise UserError(f"the policy file is damaged: {said}") from None
+            reason = str(problem) if isinstance(problem, Corrupt) else f"{path} holds no policy ({one_line(problem)})."
+            raise UserError(f"the policy file is damaged: {reason}") from None
         return loaded
 
 
-def _require_able(policy: Policy) -> None:
-    """Its parts fit together: it can act. A checksum says nothing of who wrote the file."""
-    if not isinstance(policy.facts.get("task"), str | None):
-        raise TypeError("its task is no name")
+def _require_usable(policy: Policy) -> None:
+    """Its fields fit together and it can act. A checksum does not tell who wrote the file."""
+    if not isinstance(policy.metadata.get("task"), str | None):
+        raise TypeError("its task is not a name")
     if not all(isinstance(number, int | float) and abs(number) <= LARGEST for number in policy.numbers.values()):
         raise ValueError("one of its numbers is out of range")
     nets = [array for net in policy.nets.values() for array in (*net.weights, *net.biases)]
@@ -114,20 +124,22 @@ def _require_able(policy: Policy) -> None:
 
 
 def _net(arrays: dict[str, np.ndarray], name: str, layers: int, activation: str) -> Net:
-    weights, biases = (tuple(arrays[f"net.{name}.{part}.{i}"] for i in range(layers)) for part in ("weights", "biases"))
+    weights, biases = (tuple(arrays[f"net.{name}.{kind}.{i}"] for i in range(layers)) for kind in ("weights", "biases"))
     return Net(weights, biases, activation)
 
 
-def load_policy(place: str | Path) -> Policy:
+def load_policy(source: str | Path) -> Policy:
     """The policy of a run directory, or of a policy file."""
-    path = Path(place)
+    path = Path(source)
     if path.suffix == ".onnx":
-        raise UserError(f"{path} is an exported policy: load it by pspo.OnnxPolicy.load, or give the run it is from.")
+        raise UserError(
+            f"{path} is an exported policy: load it by pspo.OnnxPolicy.load, or give the run it comes from."
+        )
     return Policy.load(path / FILE_NAME if path.is_dir() else path)
 
 
-def from_network(network: Any, norm: Normaliser, facts: dict[str, Any]) -> Policy:
-    """A policy from a trained network of nets/: its fields are networks, arrays and numbers."""
+def from_network(network: Any, norm: Normaliser, metadata: dict[str, Any]) -> Policy:
+    """A policy from a trained network of nets/, whose fields are networks, arrays and numbers."""
     nets, arrays, numbers = {}, {}, {}
     for field in dataclasses.fields(network):
         value = getattr(network, field.name)
@@ -138,7 +150,7 @@ def from_network(network: Any, norm: Normaliser, facts: dict[str, Any]) -> Polic
             arrays[field.name] = np.asarray(value)
         else:
             numbers[field.name] = value
-    return Policy(network.kind, nets, arrays, numbers, norm, facts)
+    return Policy(network.kind, nets, arrays, numbers, norm, metadata)
 
 
 def to_network(policy: Policy) -> Any:

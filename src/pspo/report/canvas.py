@@ -1,4 +1,4 @@
-"""How every figure looks, and how it becomes SVG inside a page or a PNG file."""
+"""The style of every figure, and how it becomes SVG in a page or a PNG file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLUE, VERMILION, GREEN, SKY, ORANGE, PURPLE = "#0072B2", "#D55E00", "#009E73", "
 INK, GREY, PALE, FAINT = "#222222", "#6b6b6b", "#adadad", "#c9c9c9"
 
 HALF, THIRD = (4.9, 3.1), (3.2, 2.2)
-"""Sizes in inches; a page shows a half panel at about its own size, two side by side."""
+"""Sizes in inches; a page shows two half panels side by side at about this size."""
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -35,7 +35,7 @@ STYLE: dict[Any, Any] = {
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.unicode_minus": True,
-    "axes.formatter.useoffset": False,  # "1e-6 + 0.99999" above an axis is a riddle
+    "axes.formatter.useoffset": False,  # "1e-6 + 0.99999" above an axis is hard to read
     "grid.color": "#eeeeee",
     "xtick.color": FAINT,
     "ytick.color": FAINT,
@@ -56,7 +56,7 @@ LABEL_GAP_POINTS = 12.0
 
 @dataclass(frozen=True)
 class EndLabel:
-    """A label beside the plot, at the height of the value it belongs to."""
+    """A label beside the plot, at the height of its value."""
 
     y: float
     text: str
@@ -64,6 +64,7 @@ class EndLabel:
 
 
 def panel(size: tuple[float, float], title: str, x_label: str, y_label: str = "") -> tuple[Figure, Axes]:
+    """An empty figure with one set of axes."""
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
     axes.set(title=title, xlabel=x_label, ylabel=y_label)
@@ -71,7 +72,7 @@ def panel(size: tuple[float, float], title: str, x_label: str, y_label: str = ""
 
 
 def thousands(axes: Axes) -> None:
-    """Iterations as 2k, 4k: three zeros less on every tick."""
+    """Iterations as 2k, 4k."""
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if abs(x) >= 1000 else f"{x:g}"))
 
 
@@ -83,12 +84,12 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel], height: float) -> None:
     gap = LABEL_GAP_POINTS / (72 * height * 0.75)  # the axes fill about three quarters of a panel
     to_axes = axes.transData + axes.transAxes.inverted()
     wanted = [float(np.clip(to_axes.transform((axes.get_xlim()[1], label.y))[1], 0, 1)) for label in labels]
-    for label, y in zip(labels, spread(wanted, gap), strict=True):
+    for label, y in zip(labels, pushed_apart(wanted, gap), strict=True):
         axes.annotate(label.text, (1, y), (6, 0), "axes fraction", "offset points", color=label.colour, va="center")
 
 
-def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """The same order, at least `gap` apart, moved as little as a push from below and one from above need."""
+def pushed_apart(heights: Sequence[float], gap: float) -> list[float]:
+    """The heights at least `gap` apart, in the same order, moved only where they were closer."""
     order = np.argsort(heights, kind="stable")
     placed = np.array(heights, float)[order]
     for i in range(1, len(placed)):
@@ -112,7 +113,7 @@ def svg(figure: Figure, name: str, description: str) -> str:
 
 
 def _inline(source: str, name: str, description: str) -> str:
-    """Only what a page needs: no prologue, no metadata, no style for the whole page, ids of its own."""
+    """Only what a page needs: no prologue, no metadata, no global style, unique ids."""
     body = source[source.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>|<style\b.*?</style>|<!--.*?-->", "", body, flags=re.DOTALL)
     used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', body))
@@ -120,7 +121,7 @@ def _inline(source: str, name: str, description: str) -> str:
     body = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", body)
     body = re.sub(r'(?:xlink:)?href="#', f'href="#{name}-', body).replace("url(#", f"url(#{name}-")
     body = body.replace("xlink:href=", "href=")
-    body = re.sub(r"font-family: [^;\"]*;? ?", "", body)  # the page's own
+    body = re.sub(r"font-family: [^;\"]*;? ?", "", body)  # use the page's
     view_box = re.search(r'viewBox="[^"]+"', body)
     assert view_box, "matplotlib always writes a viewBox"
     opening = f'<svg {view_box[0]} role="img" aria-label="{escape(description)}">'

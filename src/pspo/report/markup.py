@@ -1,4 +1,4 @@
-"""Pieces of HTML from plain text and numbers. Whatever comes from outside is escaped here, and only here."""
+"""HTML elements from plain text and numbers. All text is escaped here, and only here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def text(value: Any) -> str:
 
 
 def number(value: float, decimals: int | None = None) -> str:
-    """A number for a reader: grouped thousands, a real minus, four significant digits unless decimals are given."""
+    """A number for people: grouped thousands, a real minus, four significant digits unless decimals are given."""
     if isinstance(value, float) and not math.isfinite(value):
         return "not a number"
     if decimals is not None:
@@ -27,7 +27,7 @@ def number(value: float, decimals: int | None = None) -> str:
         shown = f"{value:,.0f}"
     else:
         shown = f"{value:.4g}"
-    # "-0.00" would claim a sign that rounding took away.
+    # No "-0.00".
     return shown.lstrip("-") if float(shown.replace(",", "")) == 0 else shown.replace("-", MINUS)
 
 
@@ -45,12 +45,12 @@ def paragraph(*sentences: str) -> str:
 
 
 def missing(sentence: str) -> str:
-    """What cannot be shown, and why."""
+    """A notice: what cannot be shown, and why."""
     return f'<p class="missing">{text(sentence)}</p>'
 
 
 def figure(panels: Iterable[str | None], caption: str, columns: int = 2) -> str:
-    """Panels side by side where there is room, with one caption; nothing where there is no panel."""
+    """Panels side by side where there is room, with one caption; empty without panels."""
     drawn = [f'<div class="panel">{panel}</div>' for panel in panels if panel]
     if not drawn:
         return ""
@@ -58,12 +58,12 @@ def figure(panels: Iterable[str | None], caption: str, columns: int = 2) -> str:
     return f"<figure>{grid}<figcaption>{text(caption)}</figcaption></figure>"
 
 
-def section(name: str, title: str, *parts: str) -> str:
-    return f'<section id="section-{text(name)}"><h2>{text(title)}</h2>{"".join(parts)}</section>'
+def section(name: str, title: str, *content: str) -> str:
+    return f'<section id="section-{text(name)}"><h2>{text(title)}</h2>{"".join(content)}</section>'
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], marked: Iterable[int] = ()) -> str:
-    """A table whose first column names the row; marked rows are set off. No head: no titles."""
+    """A table whose first column names the row; marked rows are highlighted, and `head` may be empty."""
     marked = set(marked)
     titles = "".join(f'<th scope="col">{text(title)}</th>' for title in head)
     top = f"<thead><tr>{titles}</tr></thead>" if head else ""
@@ -76,5 +76,5 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], marked: Iterable[i
 
 
 def fold(summary: str, content: str) -> str:
-    """Content behind a line that opens it; works without scripts."""
+    """Content that a click opens; works without scripts."""
     return f"<details><summary>{text(summary)}</summary>{content}</details>"

@@ -1,4 +1,4 @@
-"""The paper's printed numbers, to stand beside measured ones; published.toml also says where the print has slips."""
+"""The paper's printed numbers, to compare with measured ones; published.toml also notes where the print has slips."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from typing import Any
 
 @cache
 def published() -> dict[str, Any]:
-    """All of published.toml. Read once and shared: not to be changed."""
+    """The content of published.toml. It is read once and shared: do not modify it."""
     return tomllib.loads(resources.files("pspo.report").joinpath("published.toml").read_text())

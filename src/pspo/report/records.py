@@ -1,7 +1,7 @@
-"""Many runs as one table of records: what a page over several runs is made of, and the small JSON that is kept of them.
+"""Many runs as one table of records: what the summary page is made from, kept as results.json.
 
-A record holds everything that tables and figures need, so that a page can be drawn long after the run directories
-are gone. What is missing is a record too: a cell without a result says why.
+A record holds everything that tables and figures need, so that a page can be drawn after the run directories are gone.
+A run without a result is a record too, with the reason.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ import numpy as np
 from pspo.core.config import setting_word, without_version
 from pspo.core.errors import UserError
 from pspo.core.files import read_json, write_atomic
+from pspo.report.results_schema import require_results, with_new_names
 from pspo.report.run.contents import Contents, read_contents
 from pspo.report.run.reproduce import changed_settings, command
 
 FILE_NAME = "results.json"
 Status = Literal["finished", "unfinished", "failed", "missing"]
-LOOKED_AT = ("score", "score_by_regret", "imagined_return", "return_mean")
-"""What a learning curve needs of the metrics."""
-DOUBTED_POINTS = 400  # of the scatter of doubt and value: enough to see it, small enough to keep
-DIGITS = 6  # significant ones of curves and scatters; results keep all of theirs
+CURVE_METRICS = ("score", "score_by_regret", "model_return", "return_mean")
+SCATTER_POINTS = 400  # of uncertainty and value: enough to see it, and a small file
+DIGITS = 6  # significant digits of curves and scatter plots; results keep all
 
 
 @dataclass(frozen=True)
 class Record:
-    """One run, or the place where one should be."""
+    """One run, or one that is missing."""
 
     dataset: str
     method: str
@@ -44,37 +44,37 @@ class Record:
     settings: dict[str, Any] = field(default_factory=dict)
     """Those that differ from the preset."""
     status: Status = "missing"
-    said: str = ""
+    message: str = ""
     """Why there is no result, in one sentence."""
     run: str = ""
-    """Its directory, as seen from the folder that the results are kept in."""
+    """Its directory, relative to the folder of the results."""
     command: str = ""
-    """What runs it again."""
+    """The command that runs it again."""
     result: dict[str, Any] = field(default_factory=dict)
     curve: list[dict[str, float]] = field(default_factory=list)
-    """The looks during training."""
-    doubt: dict[str, list[float]] = field(default_factory=dict)
+    """The evaluations during training."""
+    uncertainty: dict[str, list[float]] = field(default_factory=dict)
     """A sample of the models' disagreement and of the TD target, where the algorithm has them."""
 
     @property
     def score(self) -> float | None:
-        """By exact regret where an optimum is known: the same with less noise."""
+        """By exact regret where the optimum is known, which has less noise."""
         return self.result.get("score_by_regret", self.result.get("score"))
 
 
 @dataclass(frozen=True)
 class Results:
-    """All records of an experiment, or of runs that somebody gathered."""
+    """All records of an experiment, or of any folders with runs."""
 
     title: str
     datasets: list[str]
     methods: dict[str, str]
-    """Names and what a table calls them, in the order of the table."""
+    """Names and their labels, in the order of tables."""
     records: list[Record]
     name: str = ""
-    """Of the experiment; empty for gathered runs."""
+    """Of the experiment; empty for other runs."""
     shows: list[str] = field(default_factory=lambda: ["scores"])
-    """Tables and figures of the page, in order: scores, ablation, pessimism, uncertainty, overhead."""
+    """Sections of the page, in order: keys of report.summary.page.SECTIONS."""
     first: str = ""
     """The method that the others are compared with."""
     command: str = ""
@@ -83,104 +83,109 @@ class Results:
     notes: list[str] = field(default_factory=list)
     machine: dict[str, Any] = field(default_factory=dict)
     costs: dict[str, Any] = field(default_factory=dict)
-    """Of the overhead table: milliseconds by method."""
+    """For the overhead table: milliseconds by method."""
 
     def of(self, dataset: str, method: str) -> list[Record]:
+        """The runs of a method on a dataset, one per seed."""
         return [record for record in self.records if (record.dataset, record.method) == (dataset, method)]
 
     def scores(self, dataset: str, method: str) -> np.ndarray:
         """Final scores of the finished runs, one per seed."""
-        found = [record.score for record in self.of(dataset, method) if record.status == "finished"]
-        return np.array([score for score in found if score is not None], float)
+        scores = [record.score for record in self.of(dataset, method) if record.status == "finished"]
+        return np.array([score for score in scores if score is not None], float)
 
     def missing(self) -> list[Record]:
+        """Runs without a result."""
         return [record for record in self.records if record.status != "finished"]
 
 
 def save(results: Results, folder: Path) -> Path:
-    """Whole or not at all; a line for every number of a scatter would be no small file."""
+    """Write results.json, with lists of numbers on one line each."""
     text = json.dumps(dataclasses.asdict(results), indent=1, allow_nan=False)
-    text = re.sub(r"\[\s+([-+\d.eE,\s]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
+    text = re.sub(r"\[\s+([-+\d.eE,\s]+?)\s+\]", lambda match: f"[{' '.join(match[1].split())}]", text)
     write_atomic(folder / FILE_NAME, text + "\n")
     return folder / FILE_NAME
 
 
 def load(path: Path) -> Results:
-    """Of a folder or of the file itself."""
+    """Read results.json, of this version or the one before; `path` is its folder or the file itself."""
     place = path / FILE_NAME if path.is_dir() else path
-    found = read_json(place)
+    content = with_new_names(read_json(place))
+    require_results(place, content)
     try:
-        return Results(**found | {"records": [Record(**record) for record in found["records"]]})
-    except (TypeError, KeyError, AttributeError):
+        return Results(**content | {"records": [Record(**record) for record in content["records"]]})
+    except TypeError:  # a key that neither version has, or one that is missing
         raise UserError(f"{place} does not hold results of this version: run the experiment again.") from None
 
 
-def from_run(path: Path, seen_from: Path, dataset: str = "", method: str = "", said: str = "") -> Record:
-    """The record of a run directory, finished or not; names default to its own."""
+def from_run(path: Path, relative_to: Path, dataset: str = "", method: str = "", message: str = "") -> Record:
+    """The record of a run directory, finished or not; `message` says why it failed."""
     contents = read_contents(path)
-    facts = contents.facts
+    config = contents.config
     done = bool(contents.result)
     changed = changed_settings(contents)
     return Record(
-        dataset=dataset or without_version(str(facts.get("name") or Path(str(facts.get("dataset", "unknown"))).stem)),
-        method=method or _own_name(contents, changed),
-        seed=int(facts.get("seed", 0)),
-        algo=str(facts.get("algo", "")),
-        preset=str(facts.get("preset", "")),
+        dataset=dataset or without_version(str(config.get("name") or Path(str(config.get("dataset", "unknown"))).stem)),
+        method=method or _method_name(contents, changed),
+        seed=int(config.get("seed", 0)),
+        algo=str(config.get("algo", "")),
+        preset=str(config.get("preset", "")),
         settings=changed,
-        status="finished" if done else "failed" if said else "unfinished",
-        said=said if said or done else _how_far(contents),
-        run=_relative(path, seen_from),
+        status="finished" if done else "failed" if message else "unfinished",
+        message=message if message or done else _progress(contents),
+        run=_relative(path, relative_to),
         command=" ".join(command(contents)),
         result=contents.result,
         curve=_curve(contents),
-        doubt=_doubt(contents.diagnostics),
+        uncertainty=_uncertainty(contents.diagnostics),
     )
 
 
-def _own_name(contents: Contents, changed: Mapping[str, Any]) -> str:
-    """Runs of one algorithm with the same settings belong together, whatever their seeds."""
-    name, preset = str(contents.facts.get("algo", "unknown")), contents.facts.get("preset", "laptop")
+def _method_name(contents: Contents, changed: Mapping[str, Any]) -> str:
+    """The algorithm and what differs from its usual settings: runs of different seeds share it."""
+    name, preset = str(contents.config.get("algo", "unknown")), contents.config.get("preset", "laptop")
     words = [preset] if preset != "laptop" else []
     words += [setting_word(key, value) for key, value in changed.items()]
     return f"{name} ({', '.join(words)})" if words else name
 
 
-def _how_far(contents: Contents) -> str:
+def _progress(contents: Contents) -> str:
     steps = contents.settings.get("steps")
     at = contents.metrics[-1]["step"] if contents.metrics else 0
     of = f" of {steps:,}" if isinstance(steps, int) else ""
-    return f"stopped or running at iteration {at:,}{of}; `pspo resume {shlex.quote(str(contents.run.path))}` goes on."
+    return (
+        f"stopped or running at iteration {at:,}{of}; `pspo resume {shlex.quote(str(contents.run.path))}` continues it."
+    )
 
 
-def _relative(path: Path, seen_from: Path) -> str:
-    return Path(os.path.relpath(path, seen_from)).as_posix()
+def _relative(path: Path, relative_to: Path) -> str:
+    return Path(os.path.relpath(path, relative_to)).as_posix()
 
 
 def _curve(contents: Contents) -> list[dict[str, float]]:
-    looks = [row for row in contents.metrics if any(name in row for name in LOOKED_AT)]
-    return [{"step": row["step"]} | {n: _short(row[n]) for n in LOOKED_AT if n in row} for row in looks]
+    rows = [row for row in contents.metrics if any(name in row for name in CURVE_METRICS)]
+    return [{"step": row["step"]} | {n: _rounded(row[n]) for n in CURVE_METRICS if n in row} for row in rows]
 
 
-def _doubt(arrays: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
-    if not {"uncertainty", "td_target"} <= arrays.keys():
+def _uncertainty(arrays: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
+    if not {"uncertainty", "td_target"} <= arrays.keys() or arrays["uncertainty"].shape != arrays["td_target"].shape:
         return {}
-    every = max(1, -(-len(arrays["uncertainty"]) // DOUBTED_POINTS))
+    every = max(1, -(-len(arrays["uncertainty"]) // SCATTER_POINTS))
     kept = {name: arrays[name][::every] for name in ("uncertainty", "td_target")}
     finite = np.isfinite(kept["uncertainty"]) & np.isfinite(kept["td_target"])
-    return {name: [_short(float(value)) for value in values[finite]] for name, values in kept.items()}
+    return {name: [_rounded(float(value)) for value in values[finite]] for name, values in kept.items()}
 
 
-def _short(value: float) -> float:
+def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-def gather(paths: Iterable[Path], seen_from: Path) -> Results:
-    """Every run under the given folders, side by side: datasets and methods as they are met."""
-    runs = sorted({place.parent for path in paths for place in path.rglob("config.json")})
+def gather(paths: Iterable[Path], relative_to: Path) -> Results:
+    """Every run under the given folders."""
+    runs = sorted({file.parent for path in paths for file in path.rglob("config.json")})
     if not runs:
         raise UserError("there is no run in the given folders: a run directory holds a config.json.")
-    records = [from_run(run, seen_from) for run in runs]
+    records = [from_run(run, relative_to) for run in runs]
     records.sort(key=lambda record: (record.dataset, record.method, record.seed))
     methods = {record.method: record.method for record in records}
     datasets = list(dict.fromkeys(record.dataset for record in records))

@@ -2,8 +2,8 @@
 
 What to report follows Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice":
 interquartile mean, probability of improvement and performance profiles, with intervals from a bootstrap stratified
-by task. "Average" and the paired t-test are what the PSPO paper prints. Tests hold all of it to rliable, the library of
-those authors, which wants equally many runs on every task; here tasks may differ.
+by task. "Average" and the paired t-test are what the PSPO paper prints. Tests compare all of it with rliable, the
+library of those authors, which needs equally many runs on every task; here tasks may differ.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MeanAndStd(NamedTuple):
     """Of the runs on one task."""
 
     mean: float
-    std: float | None  # of the sample; None for one value, whose spread nobody knows
+    std: float | None  # of the sample; None for a single value
 
 
 class Interval(NamedTuple):
@@ -48,7 +48,7 @@ class Profile(NamedTuple):
 
     thresholds: np.ndarray
     share: np.ndarray  # of runs above each threshold
-    band: np.ndarray | None  # (2, thresholds): lower and upper ends, each threshold for itself
+    band: np.ndarray | None  # (2, thresholds): lower and upper ends, pointwise
 
 
 class TTest(NamedTuple):
@@ -89,7 +89,7 @@ def probability_of_improvement(
     _check_bootstrap(confidence, repetitions)
     x_tasks, y_tasks = _paired(x, y)
     probability = float(_improvement(x_tasks, y_tasks))
-    if not (_has_spread(x_tasks) and _has_spread(y_tasks)):
+    if not (_has_several_runs(x_tasks) and _has_several_runs(y_tasks)):
         return Improvement(probability, None)
     rng = np.random.default_rng(seed)  # one for both: x and y must not be resampled alike
     values = _improvement(_resample(x_tasks, repetitions, rng), _resample(y_tasks, repetitions, rng))
@@ -111,7 +111,7 @@ def performance_profile(
     _check_bootstrap(confidence, repetitions)
     tasks, levels = _checked(scores), _finite(thresholds, "the thresholds")
     share = _shares(tasks, levels)
-    if not _has_spread(tasks):
+    if not _has_several_runs(tasks):
         return Profile(levels, share, None)
     values = _shares(_resample(tasks, repetitions, np.random.default_rng(seed)), levels)
     return Profile(levels, share, _percentiles(values, confidence))
@@ -129,10 +129,17 @@ def paired_t_test(x: Scores, y: Scores) -> TTest:
     rounding = 1e-12 * max(np.abs(x_means).max(), np.abs(y_means).max())
     if np.ptp(x_means - y_means) <= rounding:
         raise UserError(
-            "a paired t-test has no meaning here: the difference between the two is the same on every task."
+            "a paired t-test is not defined here: the difference between the two is the same on every task."
         )
-    found = scipy.stats.ttest_rel(x_means, y_means, alternative="greater")
-    return TTest(float(found.statistic), float(found.pvalue), len(x_means) - 1)
+    test = scipy.stats.ttest_rel(x_means, y_means, alternative="greater")
+    return TTest(float(test.statistic), float(test.pvalue), len(x_means) - 1)
+
+
+def rank_correlation(x: np.ndarray, y: np.ndarray) -> float | None:
+    """Spearman's coefficient; None where it is not defined: too few points, or one side constant."""
+    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return None
+    return float(scipy.stats.spearmanr(x, y)[0])  # pyright: ignore[reportArgumentType]
 
 
 def bootstrap_interval(
@@ -140,11 +147,11 @@ def bootstrap_interval(
 ) -> Interval | None:
     """Percentile interval of the stratified bootstrap (Efron's, within each task; Agarwal et al.).
 
-    None where a task has a single run: resampling it would pretend that a second seed gives the same score.
+    None where a task has a single run, because resampling one value gives no interval.
     """
     _check_bootstrap(confidence, repetitions)
     tasks = _checked(scores)
-    if not _has_spread(tasks):
+    if not _has_several_runs(tasks):
         return None
     drawn = _resample(tasks, repetitions, np.random.default_rng(seed))
     if statistic in _ALL_AT_ONCE:
@@ -154,7 +161,7 @@ def bootstrap_interval(
     return Interval(*_percentiles(values, confidence).tolist())
 
 
-# From here on runs lie on the last axis, so that the same lines serve the scores and all their resamples at once.
+# From here on runs are the last axis, so that the same code serves the scores and all their resamples at once.
 
 
 def _average(tasks: Scores) -> np.ndarray:
@@ -202,7 +209,7 @@ def _check_bootstrap(confidence: float, repetitions: int) -> None:
         raise UserError(f"a bootstrap needs one repetition or more, not {repetitions}.")
 
 
-def _has_spread(tasks: Scores) -> bool:
+def _has_several_runs(tasks: Scores) -> bool:
     return all(len(task) > 1 for task in tasks)
 
 
@@ -217,7 +224,7 @@ def _paired(x: Scores, y: Scores) -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 
 def _checked(scores: Scores, whose: str = "the scores") -> list[np.ndarray]:
-    """The tasks as arrays of finite numbers, or a sentence that names the one which is not."""
+    """The tasks as arrays of finite numbers; the error names the task that is not."""
     if isinstance(scores, Mapping) or (isinstance(scores, np.ndarray) and scores.ndim > 1):
         raise UserError(
             f"{whose} have to be a list of arrays, one per task: of a matrix (runs, tasks) give list(matrix.T), of a "
@@ -235,11 +242,11 @@ def _finite(values: Sequence[float] | np.ndarray, what: str) -> np.ndarray:
     except (TypeError, ValueError):
         raise UserError(f"{what} are not numbers: give one number per run.") from None
     if known.ndim != 1 or not known.size:
-        raise UserError(f"{what} have to be a row of at least one number, and have the shape {known.shape}.")
+        raise UserError(f"{what} have to be a list of at least one number, and have the shape {known.shape}.")
     wrong = np.flatnonzero(~np.isfinite(known))
     if wrong.size:
         raise UserError(
-            f"{what} hold {known[wrong[0]]} (value {wrong[0] + 1} of {len(known)}): nothing sound can be said with it; "
+            f"{what} hold {known[wrong[0]]} (value {wrong[0] + 1} of {len(known)}): it cannot be aggregated; "
             "find out why that run has no finite score."
         )
     return known

@@ -1,5 +1,5 @@
 "use strict";
-// Sorts tables by a click on a column's head, and shows which runs a number is made of. Nothing else needs a script.
+// Sorts tables by a click on a column's head, and highlights the runs that a number comes from.
 (() => {
   const isMissing = (cell, kind) => (kind === "number" ? !("value" in cell.dataset) : cell.textContent.trim() === "");
   const words = new Intl.Collator("en", { numeric: true });
@@ -18,8 +18,8 @@
     const rows = [...body.rows].sort((first, second) => {
       const a = first.cells[column];
       const b = second.cells[column];
-      const lost = isMissing(a, kind) - isMissing(b, kind);  // last in both directions
-      return lost || (isMissing(a, kind) ? 0 : sign * compare(a, b, kind));
+      const missing = isMissing(a, kind) - isMissing(b, kind);  // last in both directions
+      return missing || (isMissing(a, kind) ? 0 : sign * compare(a, b, kind));
     });
     body.append(...rows);
   }
@@ -37,10 +37,10 @@
   }
 
   function markRuns() {
-    for (const row of document.querySelectorAll("tr.meant")) row.classList.remove("meant");
-    const place = document.getElementById(location.hash.slice(1));
-    if (!place || place.tagName !== "SPAN" || !place.dataset.group) return;  // one run is marked by the style alone
-    for (const row of document.querySelectorAll(`tr[data-group="${place.dataset.group}"]`)) row.classList.add("meant");
+    for (const row of document.querySelectorAll("tr.selected")) row.classList.remove("selected");
+    const anchor = document.getElementById(location.hash.slice(1));
+    if (!anchor || anchor.tagName !== "SPAN" || !anchor.dataset.group) return;  // a single run is highlighted by the style sheet
+    for (const row of document.querySelectorAll(`tr[data-group="${anchor.dataset.group}"]`)) row.classList.add("selected");
   }
   addEventListener("hashchange", markRuns);
   markRuns();

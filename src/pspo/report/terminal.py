@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""Results as tables in the terminal."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 ROWS = (
     ("score", "normalised score", "score_stderr"),
     ("score_by_regret", "score by exact regret", None),
-    ("optimal_score", "  of at most", None),
+    ("optimal_score", "  optimum", None),
     ("return_mean", "mean return", "return_stderr"),
-    ("return_std", "spread of returns", None),
+    ("return_std", "standard deviation of returns", None),
     ("cvar10", "mean of worst 10 %", None),
     ("regret", "regret", "regret_stderr"),
     ("episodes", "episodes", None),
-    ("imagined_return", "return its models promise", None),
+    ("model_return", "model-estimated return", None),
     ("posterior_entropy", "posterior entropy (1 = uniform)", None),
     ("steps", "iterations", None),
     ("seconds", "seconds", None),
@@ -22,7 +22,7 @@ SHOWN_SEEDS = 5
 
 
 def result_table(result: dict[str, Any]) -> None:
-    """Print a result as a table; what it does not have is left out."""
+    """Print a result as a table; rows that it lacks are left out."""
     from rich.console import Console
     from rich.table import Table
 
@@ -35,21 +35,21 @@ def result_table(result: dict[str, Any]) -> None:
 
 
 def seeds_table(summary: dict[str, Any]) -> None:
-    """Print mean and spread over seeds, and each seed's own number where they are few."""
+    """Print mean and standard deviation over seeds, and each seed's number where there are few."""
     from rich.console import Console
     from rich.table import Table
 
     title = " ".join(str(summary[name]) for name in ("algo", "dataset", "preset"))
     seeds = summary["seeds"]
     shown = [f"seed {seed}" for seed in seeds] if len(seeds) <= SHOWN_SEEDS else []
-    table = Table("", "mean", "± spread over seeds", *shown, title=title)
+    table = Table("", "mean", "± std over seeds", *shown, title=title)
     for name, label, _ in ROWS:
         if name in summary:
             numbers = summary[name]
-            spread = _number(numbers["std"]) if len(seeds) > 1 else ""
+            std = _number(numbers["std"]) if len(seeds) > 1 else ""
             whole = all(isinstance(each, int) for each in numbers["each"]) and float(numbers["mean"]).is_integer()
             mean = _number(int(numbers["mean"]) if whole else numbers["mean"])
-            table.add_row(label, mean, spread, *map(_number, numbers["each"] if shown else ()))
+            table.add_row(label, mean, std, *map(_number, numbers["each"] if shown else ()))
     Console().print(table)
 
 

@@ -1,4 +1,4 @@
-"""How `pspo train` is told to read a dataset: options of the command line, there and back."""
+"""The options of `pspo train` that say how to read a dataset: used by its parser, and to print the command of a run."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 
 def option_name(role: str) -> str:
-    """The option of a column's role: next_obs is --next-obs."""
+    """The option for a column's role: next_obs is --next-obs."""
     return f"--{role.replace('_', '-')}"
 
 
 def source_words(columns: dict[str, Any] | None, task: str | None) -> list[list[str]]:
-    """`columns` and `task` as words of a command line, in pieces that belong together."""
-    pieces = [[option_name(role), p if isinstance(p, str) else ",".join(p)] for role, p in (columns or {}).items()]
-    return [*pieces, *([["--task", task]] if task else [])]
+    """`columns` and `task` as words of a command line: lists of words that belong together."""
+    words = [[option_name(role), p if isinstance(p, str) else ",".join(p)] for role, p in (columns or {}).items()]
+    return [*words, *([["--task", task]] if task else [])]

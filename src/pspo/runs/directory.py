@@ -1,11 +1,11 @@
-"""The run directory: everything a run leaves behind, each file whole at every moment.
+"""The run directory: everything a run leaves behind. Files are replaced as a whole, never half-written.
 
 config.json      algorithm, dataset, preset, seed and every setting
 manifest.json    versions, data hash, device, threads, timings
 metrics.jsonl    one line per chunk (metrics.csv is the same as a table)
 models.json      quality of the dynamics pool and of the reference policy
-diagnostics.safetensors  samples behind the report's figures
-checkpoints/     the newest states, for `pspo resume`
+diagnostics.safetensors  samples for the report's figures
+checkpoints/     the latest states, for `pspo resume`
 policy.safetensors, result.json, report.html
 """
 
@@ -28,7 +28,7 @@ from pspo.core.renamed import new_metrics, new_settings
 from pspo.policies.policy import Policy, load_policy
 from pspo.runs.schema import metrics_row, require_shape
 
-MOST_NAME = 120  # characters: file systems take 255 bytes
+MOST_NAME = 120  # characters: file systems allow 255 bytes
 
 
 class Run:
@@ -39,13 +39,22 @@ class Run:
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of the states that `resume` goes on from."""
+        """The folder of the states that `resume` continues from."""
         return self.path / "checkpoints"
 
     def read(self, name: str, *needed: str) -> dict[str, Any]:
-        """NAME.json: "config", "manifest", "models" or "result"; keys that are `needed` must be there."""
+        """NAME.json: "config", "manifest", "models" or "result", under the names of this version.
+
+        Raises UserError if it lacks one of the `needed` keys.
+        """
         path = self.path / f"{name}.json"
-        return _with_new_names(name, require_shape(path, name, read_json(path), needed))
+        content = read_json(path)
+        if name == "result" and isinstance(content, dict):
+            content = new_metrics(content)
+        content = require_shape(path, name, content, needed)
+        if name == "config" and "settings" in content:
+            content["settings"] = new_settings(content["settings"])
+        return content
 
     def write(self, name: str, value: Any) -> None:
         """Replace NAME.json."""
@@ -53,11 +62,11 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The final judgement; there only when the run is finished."""
+        """The final evaluation; only a finished run has one."""
         return self.read("result")
 
     def column_names(self, role: str) -> list[str]:
-        """Of the "obs" or the "action" columns of its data; empty where they are not known."""
+        """Names of the "obs" or the "action" columns of its dataset; empty where they are not known."""
         return (self.read("config").get("names") or {}).get(role, [])
 
     @property
@@ -73,7 +82,7 @@ class Run:
     # Metrics
 
     def append_metrics(self, row: dict[str, Any]) -> None:
-        """One line; a kill in the middle of it leaves a torn last line, which `rewind_metrics` removes."""
+        """Append one line; a process killed while writing leaves half a line, which `rewind_metrics` removes."""
         with open(self.path / "metrics.jsonl", "a") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
 
@@ -90,7 +99,7 @@ class Run:
         return path.read_text(errors="replace").splitlines() if path.exists() else []
 
     def rewind_metrics(self, step: int) -> None:
-        """Drop what was logged after the checkpoint that a resumed run starts from."""
+        """Drop what was logged after the checkpoint that a run resumes from."""
         path = self.path / "metrics.jsonl"
         kept = []
         for line in self._metrics_lines():
@@ -101,7 +110,7 @@ class Run:
         write_atomic(path, "".join(kept))
 
     def write_metrics_table(self) -> None:
-        """The same as metrics.csv."""
+        """Write the metrics as metrics.csv too."""
         rows = self.metrics()
         columns = list(dict.fromkeys(name for row in rows for name in row))
         text = io.StringIO()
@@ -111,22 +120,15 @@ class Run:
         write_atomic(self.path / "metrics.csv", text.getvalue())
 
 
-def _with_new_names(name: str, content: dict[str, Any]) -> dict[str, Any]:
-    """What a file of an older version holds, under the names of this one."""
-    if name == "config" and "settings" in content:
-        return content | {"settings": new_settings(content["settings"])}
-    return new_metrics(content) if name == "result" else content
-
-
 def create(path: str | Path, files: dict[str, Any]) -> Run:
-    """A new run directory with its first files, or nothing at all."""
+    """Create a run directory with its first files; on failure nothing is left behind."""
     run = Run(path)
     _require_empty(run)
     made = [p for p in (run.path, *run.path.parents) if not p.exists()]
     try:
         run.path.mkdir(parents=True, exist_ok=True)
         with _held(run.path):
-            _require_empty(run)  # once more: of two that found it empty, one has it now
+            _require_empty(run)  # again: of two processes that saw it empty, one has it now
             _write_or_remove(run, files)
     except OSError as problem:
         _remove_empty(made)
@@ -142,7 +144,7 @@ def create(path: str | Path, files: dict[str, Any]) -> Run:
 def _require_empty(run: Run) -> None:
     if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
         hint = (
-            "use `pspo resume` to go on with it, or another --out"
+            "use `pspo resume` to continue it, or choose another --out"
             if (run.path / "config.json").exists()
             else "choose another --out"
         )
@@ -151,7 +153,7 @@ def _require_empty(run: Run) -> None:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """A lock on the folder itself, which leaves no file behind."""
+    """Lock the folder itself, which leaves no file behind."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -172,13 +174,14 @@ def _write_or_remove(run: Run, files: dict[str, Any]) -> None:
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    with contextlib.suppress(OSError):  # below a file there is nothing to remove, and others may have come in
+    with contextlib.suppress(OSError):  # there is nothing to remove below a file, and others may have written here
         for folder in folders:
             if folder.exists():
                 folder.rmdir()
 
 
 def open_run(path: str | Path) -> Run:
+    """The run in a directory, finished or not."""
     run = Run(path)
     if not (run.path / "config.json").exists():
         raise UserError(f"{run.path} is not a run directory: it has no config.json.")
@@ -187,9 +190,9 @@ def open_run(path: str | Path) -> Run:
 
 @contextlib.contextmanager
 def writing(run: Run) -> Iterator[None]:
-    """Hold a run for oneself: a second process that wants to go on with it is refused, and nothing is mixed up.
+    """Lock a run for writing: a second process that wants to resume it is refused.
 
-    The lock is on config.json, which never changes once it is there, and ends with its process whatever ends that.
+    The lock is on config.json, which never changes, and is released when the process ends, however it ends.
     """
     with open(run.path / "config.json", "r+") as file:
         try:
@@ -200,7 +203,7 @@ def writing(run: Run) -> Iterator[None]:
 
 
 def free_path(name: str) -> Path:
-    """runs/NAME, or runs/NAME-2, -3, ... where that is taken. A name may come from a file and hold anything."""
+    """runs/NAME, or runs/NAME-2, -3, ... if that exists. A name may come from a file and contain anything."""
     name = re.sub(r"[^\w.=+@-]+", "-", name).lstrip(".-")[:MOST_NAME] or "run"
     path, number = Path("runs") / name, 1
     while path.exists():

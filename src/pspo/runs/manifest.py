@@ -11,10 +11,11 @@ from pspo import __version__
 from pspo.core.compute import cores, threads
 
 LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "gymnasium", "safetensors")
-OPTIONAL = ("mujoco", "h5py", "pyarrow", "minari")  # where they are installed
+OPTIONAL = ("mujoco", "h5py", "pyarrow", "minari")  # recorded where installed
 
 
 def describe_machine() -> dict[str, Any]:
+    """Versions and hardware, for manifest.json."""
     import jax
 
     return {

@@ -1,4 +1,4 @@
-"""What the JSON files of a run hold, checked before anything relies on it: somebody may have edited them."""
+"""The shape of the JSON files of a run, checked on reading: somebody may have edited them."""
 
 from __future__ import annotations
 
@@ -14,76 +14,107 @@ from pspo.core.files import parse_json
 Fits = Callable[[Any], bool]
 
 
-def _is_text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_text_or_none(value: Any) -> bool:
-    return value is None or _is_text(value)
+def is_number(value: Any) -> bool:
+    return is_any_number(value) and abs(value) < math.inf
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+def is_any_number(value: Any) -> bool:
+    """Also one that is not finite, which Python writes and reads as NaN or Infinity."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_count(value: Any) -> bool:
+def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
-def _is_setting(value: Any) -> bool:
-    """JSON can hold infinity as Python writes it, and settings may be without bound."""
+def is_setting(value: Any) -> bool:
+    """A text, a flag or a number, which may be infinite: JSON can hold that as Python writes it."""
     return isinstance(value, str | int | float)
 
 
-def _names(fits: Fits) -> Fits:
-    """Anything by name."""
+def by_name(fits: Fits) -> Fits:
+    """A dictionary whose values all fit."""
     return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
 
 
 def _is_pattern(value: Any) -> bool:
-    return _is_text(value) or _are_texts(value)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
+    return is_text(value) or list_of(is_text)(value)
 
 
 def _are_columns(value: Any) -> bool:
-    return value is None or _names(_is_pattern)(value)
+    return value is None or by_name(_is_pattern)(value)
+
+
+def list_of(fits: Fits) -> Fits:
+    """A list whose items all fit."""
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def with_keys(known: dict[str, Fits]) -> Fits:
+    """A dictionary whose known keys fit, where it has them; further ones may be there."""
+    return lambda value: isinstance(value, dict) and all(k not in value or fits(value[k]) for k, fits in known.items())
+
+
+def or_none(fits: Fits) -> Fits:
+    return lambda value: value is None or fits(value)
 
 
 def _are_seconds(value: Any) -> bool:
-    return _names(_is_number)(value) and all(seconds >= 0 for seconds in value.values())
+    return by_name(is_number)(value) and all(seconds >= 0 for seconds in value.values())
 
+
+RESULT_NUMBERS = (
+    *("seconds", "episodes", "return_mean", "return_std", "return_stderr", "cvar10", "score", "score_stderr"),
+    *("regret", "regret_stderr", "score_by_regret", "optimal_score", "uncertainty_td_spearman"),
+    *("model_episodes", "model_return", "target_policy_score", "posterior_entropy"),
+)
+_are_numbers = or_none(list_of(is_any_number))
+MODEL_NUMBERS: dict[str, Fits] = {
+    **dict.fromkeys(("holdout_log_likelihood", "k_step_error", "k_step_error_of_no_change"), _are_numbers),
+    **dict.fromkeys(("calibration_levels", "calibration_coverage"), _are_numbers),
+    "calibration_coverage_per_target": or_none(list_of(_are_numbers)),
+    "calibration_error": or_none(is_any_number),
+}
 
 SHAPES: dict[str, dict[str, Fits]] = {
     "config": {
-        **dict.fromkeys(("algo", "dataset", "name", "preset"), _is_text),
-        **dict.fromkeys(("seed", "episodes"), _is_count),
-        "task": _is_text_or_none,
+        **dict.fromkeys(("algo", "dataset", "name", "preset"), is_text),
+        **dict.fromkeys(("seed", "episodes"), is_count),
+        "task": or_none(is_text),
         "columns": _are_columns,
-        "names": _names(_are_texts),
-        "settings": _names(_is_setting),
+        "names": by_name(list_of(is_text)),
+        "settings": by_name(is_setting),
     },
     "manifest": {
-        **dict.fromkeys(("pspo", "python", "platform", "device", "algorithm", "data_hash"), _is_text),
-        **dict.fromkeys(("seed", "cores", "threads"), _is_count),
-        "libraries": _names(_is_text),
+        **dict.fromkeys(("pspo", "python", "platform", "device", "algorithm", "data_hash"), is_text),
+        **dict.fromkeys(("seed", "cores", "threads"), is_count),
+        "libraries": by_name(is_text),
         "timings": _are_seconds,
-        "models": _names(_is_text),
+        "models": by_name(is_text),
     },
     "result": {
-        **dict.fromkeys(("algo", "dataset", "preset"), _is_text),
-        **dict.fromkeys(("seed", "steps"), _is_count),
-        "task": _is_text_or_none,
+        **dict.fromkeys(("algo", "dataset", "preset"), is_text),
+        **dict.fromkeys(("seed", "steps"), is_count),
+        "task": or_none(is_text),
+        **dict.fromkeys(RESULT_NUMBERS, or_none(is_any_number)),
     },
-    "models": {},
+    "models": {
+        "pool": or_none(with_keys(MODEL_NUMBERS)),
+        "any_step": or_none(with_keys(MODEL_NUMBERS)),
+        "reference": or_none(
+            with_keys(dict.fromkeys(("holdout_log_likelihood", "uniform_log_likelihood"), or_none(is_any_number)))
+        ),
+    },
 }
-"""Of every file the keys that are relied on; further ones may be there."""
+"""The keys of every file that this program relies on; further ones may be there."""
 
 
 def require_shape(path: Path, name: str, value: Any, needed: tuple[str, ...]) -> dict[str, Any]:
-    """The content of NAME.json, if it is one: every known key fits, and the needed ones are there."""
+    """The content of NAME.json, after checking that every known key fits and the needed ones are there."""
     if not isinstance(value, dict):
         raise UserError(f"{path} does not hold what a run writes there: restore it or train again.")
     for key in needed:
@@ -101,10 +132,10 @@ def _shown(value: Any) -> str:
 
 
 def metrics_row(line: str) -> dict[str, Any] | None:
-    """One line of metrics: numbers by name, among them the step. None for the torn line of a kill."""
+    """One line of metrics: numbers by name, including the step. None for half a line, left by a killed process."""
     try:
         row = parse_json(line)
     except ValueError:
         return None
-    is_row = isinstance(row, dict) and _is_count(row.get("step"))
+    is_row = isinstance(row, dict) and is_count(row.get("step"))
     return row if is_row and all(isinstance(value, int | float) for value in row.values()) else None

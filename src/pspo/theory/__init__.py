@@ -1,4 +1,8 @@
-"""The paper's operators on finite ensembles, exact and in NumPy, so that its claims can be checked to rounding."""
+"""The paper's operators on finite ensembles, exact and in NumPy, so that its claims can be checked to rounding.
+
+Separate from the rest of pspo: it imports nothing from the other packages, and only tests and readers of the paper
+call it.
+"""
 
 from pspo.theory.ensemble import FiniteEnsemble, random_distribution, random_ensemble
 from pspo.theory.improvement import (

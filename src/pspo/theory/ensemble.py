@@ -59,6 +59,7 @@ class FiniteEnsemble:
 
 def random_ensemble(
     rng: np.random.Generator,
+    *,
     n_models: int = 3,
     n_states: int = 4,
     n_actions: int = 3,

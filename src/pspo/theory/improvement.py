@@ -1,12 +1,12 @@
-"""Theorem 3: the constrained step of Eq. opt:eq3, solved exactly, and the condition under which it improves J.
+"""Theorem 3: the constrained step of Eq. (9) (opt:eq3), solved exactly, and the condition under which it improves J.
 
 The divergence in the constraint is taken along the new policy's own discounted visits,
-D(pi || pi_i) = (1 - gamma) E_pi sum_t gamma^t KL(pi(.|s_t) || pi_i(.|s_t)). Three reasons for this form:
-- J~ - lam D is again a regularised return, so its maximiser is the fixed point of an operator like opt:eq2, for
-  every lam; one scalar search over lam then gives the global optimum of opt:eq3, not a local one.
+D(pi || pi_i) = (1 - gamma) E_pi sum_t gamma^t KL(pi(.|s_t) || pi_i(.|s_t)). There are three reasons for this form:
+- J~ - lam D is again a regularised return, so its maximiser is the fixed point of an operator like that of Eq. (8)
+  (opt:eq2), for every lam; one scalar search over lam then gives the global optimum of Eq. (9), not a local one.
 - Its state-wise solution is the trust-region policy that PSPO itself uses.
 - To second order at pi_i it is half the Fisher quadratic form with normalised discounted visits of pi_i, as the
-  theorem's proof wants: the dependence of the visits on pi multiplies a KL that is itself of second order.
+  theorem's proof requires: the dependence of the visits on pi multiplies a KL that is itself of second order.
 
 Gradients are with respect to softmax logits theta(s, a) of the policy.
 """
@@ -46,7 +46,7 @@ class ImprovementCondition:
 
 @dataclass(frozen=True, eq=False)
 class ImprovementStep:
-    """A policy on the improvement path, and what is known about it."""
+    """A policy on the improvement path, with its returns and its distance to the one before."""
 
     policy: Array
     lam: float  # multiplier of the constraint, 0 where it is slack
@@ -55,10 +55,10 @@ class ImprovementStep:
     regularised_return: float  # J~
 
 
-def discounted_divergence(ensemble: FiniteEnsemble, posterior: Array, policy: Array, centre: Array) -> float:
-    """D(policy || centre) as defined at the top of this file."""
+def discounted_divergence(ensemble: FiniteEnsemble, posterior: Array, policy: Array, previous: Array) -> float:
+    """D(policy || previous) as defined at the top of this file."""
     visits = (1.0 - ensemble.gamma) * occupancy(ensemble, posterior, policy)
-    return float(visits @ kl_divergence(policy, centre))
+    return float(visits @ kl_divergence(policy, previous))
 
 
 def return_gradient(
@@ -104,8 +104,8 @@ def regularised_optimum(
 ) -> Array:
     """argmax over policies of E sum_t gamma^t (r - temperature KL(pi || reference)), by soft policy iteration.
 
-    Evaluation is a linear solve, so this is Newton's method on the fixed-point equation of opt:eq2: a handful of
-    rounds where plain value iteration takes hundreds. The reference may be unnormalised.
+    Evaluation is a linear solve, so this is Newton's method on the fixed-point equation of Eq. (8): a handful of
+    iterations where plain value iteration takes hundreds. The reference may be unnormalised.
     """
     policy = start
     for _ in range(1_000):
@@ -114,13 +114,13 @@ def regularised_optimum(
         if np.abs(following - policy).max() <= 1e-14:
             return following
         policy = following
-    return policy  # rounding can keep the last digit moving; a thousand Newton rounds are converged
+    return policy  # rounding can keep the last digit moving; a thousand Newton iterations have converged
 
 
 def constrained_step(
     ensemble: FiniteEnsemble, posterior: Array, policy: Array, mu: Array, alpha: float, epsilon: float
 ) -> ImprovementStep:
-    """pi_{i+1} of Eq. opt:eq3 from pi_i = policy: the best J~ with D(pi || pi_i) <= epsilon, alpha > 0.
+    """pi_{i+1} of Eq. (9) from pi_i = policy: the best J~ with D(pi || pi_i) <= epsilon, alpha > 0.
 
     pi_lam, the maximiser of J~ - lam D, has a D that falls as lam grows. If pi_0 is feasible it is the answer; if not,
     the pi_lam with D = epsilon beats every feasible policy, as any of them would otherwise beat it on J~ - lam D.
@@ -157,21 +157,21 @@ def constrained_step(
             else:
                 high = lam = middle
                 solution, divergence = candidate, candidate_divergence
-    return _record(ensemble, posterior, solution, mu, alpha, lam, divergence)
+    return _record(ensemble, posterior, solution, mu=mu, alpha=alpha, lam=lam, divergence=divergence)
 
 
 def improvement_path(
-    ensemble: FiniteEnsemble, posterior: Array, start: Array, mu: Array, alpha: float, epsilon: float, steps: int
+    ensemble: FiniteEnsemble, posterior: Array, *, start: Array, mu: Array, alpha: float, epsilon: float, steps: int
 ) -> list[ImprovementStep]:
     """pi_0 .. pi_steps of Theorem 3; the first entry is the start itself."""
-    path = [_record(ensemble, posterior, start, mu, alpha, 0.0, 0.0)]
+    path = [_record(ensemble, posterior, start, mu=mu, alpha=alpha, lam=0.0, divergence=0.0)]
     for _ in range(steps):
         path.append(constrained_step(ensemble, posterior, path[-1].policy, mu, alpha, epsilon))
     return path
 
 
 def _record(
-    ensemble: FiniteEnsemble, posterior: Array, policy: Array, mu: Array, alpha: float, lam: float, divergence: float
+    ensemble: FiniteEnsemble, posterior: Array, policy: Array, *, mu: Array, alpha: float, lam: float, divergence: float
 ) -> ImprovementStep:
     return ImprovementStep(
         policy=policy,

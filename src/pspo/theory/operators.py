@@ -2,7 +2,7 @@
 
 A posterior is an array (N, S, A): one distribution over the models for every state-action pair. The operators take
 it as a fixed argument, because that is the setting in which the paper proves them contractions; `reweighting.py`
-looks at what happens when it follows Q instead.
+covers the case where it follows Q instead.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ ValueRule = Callable[[Array], Array]
 
 
 def model_targets(ensemble: FiniteEnsemble, value: Array) -> Array:
-    """r(s,a) + gamma E_{s'~T_i} V(s') for every model, (N, S, A): what each model alone would call Q(s,a)."""
+    """r(s,a) + gamma E_{s'~T_i} V(s') for every model, (N, S, A): Q(s,a) according to each model alone."""
     return ensemble.reward + ensemble.gamma * ensemble.transitions @ value
 
 
 def consistency(ensemble: FiniteEnsemble, q: Array, value: Array) -> Array:
-    """F(T_i; s,a), Eq. reweight_metric: squared gap between Q and the model's own target, (N, S, A)."""
+    """F(T_i; s,a), Eq. (3) (reweight_metric): squared gap between Q and the model's own target, (N, S, A)."""
     return (q - model_targets(ensemble, value)) ** 2
 
 
 def model_posterior(prior: Array, metric: Array, beta: float) -> Array:
-    """P(T_i | E) ∝ P(T_i) exp(-beta F_i), the minimiser of Eq. model:eq1, (N, S, A).
+    """P(T_i | E) ∝ P(T_i) exp(-beta F_i), the minimiser of Eq. (4) (model:eq1), (N, S, A).
 
     In log space: beta F can exceed 700 for every model at once, where exp underflows and 0/0 would follow.
     """
@@ -40,7 +40,7 @@ def model_posterior(prior: Array, metric: Array, beta: float) -> Array:
 
 
 def posterior_objective(weights: Array, prior: Array, metric: Array, beta: float) -> Array:
-    """KL(weights || prior) + beta E_weights[F], the objective of Eq. model:eq1 per state-action pair, (S, A)."""
+    """KL(weights || prior) + beta E_weights[F], the objective of Eq. (4) per state-action pair, (S, A)."""
     over_models = np.moveaxis(weights, 0, -1)
     return kl_divergence(over_models, prior) + beta * (weights * metric).sum(axis=0)
 
@@ -51,7 +51,7 @@ def policy_value(q: Array, policy: Array) -> Array:
 
 
 def soft_value(q: Array, reference: Array, temperature: float) -> Array:
-    """V(s) = alpha log E_{a~mu} exp(Q(s,a) / alpha), the bracket of Eq. opt:eq2, (S,).
+    """V(s) = alpha log E_{a~mu} exp(Q(s,a) / alpha), the bracket of Eq. (8) (opt:eq2), (S,).
 
     The reference may be any positive measure, normalised or not: the constrained step needs the general case.
     """
@@ -66,14 +66,14 @@ def backup(ensemble: FiniteEnsemble, posterior: Array, value: Array) -> Array:
 
 
 def evaluation_operator(ensemble: FiniteEnsemble, posterior: Array, policy: Array, q: Array) -> Array:
-    """Eq. model:operator, (S, A)."""
+    """Eq. (5) (model:operator), (S, A)."""
     return backup(ensemble, posterior, policy_value(q, policy))
 
 
 def optimality_operator(
     ensemble: FiniteEnsemble, posterior: Array, reference: Array, temperature: float, q: Array
 ) -> Array:
-    """Eq. opt:eq2, (S, A)."""
+    """Eq. (8), (S, A)."""
     return backup(ensemble, posterior, soft_value(q, reference, temperature))
 
 

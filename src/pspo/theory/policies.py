@@ -25,16 +25,19 @@ def greedy_policy(q: Array, reference: Array, temperature: float) -> Array:
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def blended_reference(mu: Array, centre: Array, alpha: float, lam: float) -> Array:
-    """mu^(alpha/(alpha+lam)) centre^(lam/(alpha+lam)), not normalised, (S, A).
+def blended_reference(mu: Array, previous: Array, alpha: float, lam: float) -> Array:
+    """mu^(alpha/(alpha+lam)) previous^(lam/(alpha+lam)), not normalised, (S, A).
 
-    alpha KL(pi||mu) + lam KL(pi||centre) equals (alpha+lam) KL(pi||blend): two penalties act as one penalty towards
+    alpha KL(pi||mu) + lam KL(pi||previous) equals (alpha+lam) KL(pi||blend): two penalties act as one penalty towards
     the blend, so everything proved for one reference holds for the trust region as well.
     """
     share = alpha / (alpha + lam)
-    return mu**share * centre ** (1.0 - share)
+    return mu**share * previous ** (1.0 - share)
 
 
-def trust_region_policy(q: Array, mu: Array, centre: Array, alpha: float, lam: float) -> Array:
-    """The maximiser of E_pi[Q] - alpha KL(pi||mu) - lam KL(pi||centre): Eq. opt:eq3 per state, lam its multiplier."""
-    return greedy_policy(q, blended_reference(mu, centre, alpha, lam), alpha + lam)
+def trust_region_policy(q: Array, mu: Array, previous: Array, alpha: float, lam: float) -> Array:
+    """The maximiser of E_pi[Q] - alpha KL(pi||mu) - lam KL(pi||previous), (S, A).
+
+    It solves Eq. (9) (opt:eq3) state by state, with lam as the multiplier of the constraint.
+    """
+    return greedy_policy(q, blended_reference(mu, previous, alpha, lam), alpha + lam)

@@ -1,4 +1,4 @@
-"""Exact returns by linear algebra: J (Eq. pre:eq4), its per-episode form (Eq. pre:eq5) and the regularised J (opt:eq1).
+"""Exact returns by linear algebra: J of Eq. (1) (pre:eq4) and Eq. (2) (pre:eq5), and J~ of Eq. (7) (opt:eq1).
 
 Redrawing the model from the posterior at every step is, in distribution, one Markov chain whose kernel is the
 posterior mean of the models. That makes J an ordinary discounted return, solved for without truncation.
@@ -22,7 +22,7 @@ def state_values(
 ) -> Array:
     """Discounted sum of r - temperature KL(pi || reference) from every state, (S,).
 
-    The KL of step t carries gamma^t like the reward, as Eq. opt:eq1 says; the appendix drops it in C_KL.
+    The KL of step t carries gamma^t like the reward, as in Eq. (7); the appendix drops it in C_KL.
     """
     gain = (policy * ensemble.reward).sum(axis=-1)
     if reference is not None:
@@ -36,12 +36,12 @@ def occupancy(ensemble: FiniteEnsemble, posterior: Array, policy: Array) -> Arra
 
 
 def expected_return(ensemble: FiniteEnsemble, posterior: Array, policy: Array) -> float:
-    """J(pi), Eq. pre:eq4: a new model from the posterior at every step."""
+    """J(pi), Eq. (1): a new model from the posterior at every step."""
     return float(ensemble.initial @ state_values(ensemble, posterior, policy))
 
 
 def episodic_return(ensemble: FiniteEnsemble, weights: Array, policy: Array) -> float:
-    """E_{T~weights} J(pi, T), Eq. pre:eq5: one model, drawn from weights (N,), for the whole episode."""
+    """E_{T~weights} J(pi, T), Eq. (2): one model, drawn from weights (N,), for the whole episode."""
     total = 0.0
     for index, weight in enumerate(weights):
         certain = np.zeros((ensemble.n_models, ensemble.n_states, ensemble.n_actions))
@@ -53,14 +53,14 @@ def episodic_return(ensemble: FiniteEnsemble, weights: Array, policy: Array) -> 
 def regularised_return(
     ensemble: FiniteEnsemble, posterior: Array, policy: Array, mu: Array, temperature: float
 ) -> float:
-    """J~(pi), Eq. opt:eq1, with alpha = temperature."""
+    """J~(pi), Eq. (7), with alpha = temperature."""
     return float(ensemble.initial @ state_values(ensemble, posterior, policy, mu, temperature))
 
 
 def _state_system(ensemble: FiniteEnsemble, posterior: Array, policy: Array) -> Array:
-    """I - gamma P_pi, with P_pi the state chain of the policy in the mixture, (S, S)."""
-    chain = (policy[..., None] * mixture_transitions(ensemble, posterior)).sum(axis=1)
-    return np.eye(ensemble.n_states) - ensemble.gamma * chain
+    """I - gamma P_pi, with P_pi the state transitions of the policy in the mixture, (S, S)."""
+    transitions = (policy[..., None] * mixture_transitions(ensemble, posterior)).sum(axis=1)
+    return np.eye(ensemble.n_states) - ensemble.gamma * transitions
 
 
 def _solve(matrix: Array, right: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The sampled iteration of Remark 1 (Eq. thm:policy_eval): Q moves a little towards a random target."""
+"""The sampled iteration of Remark 1 (Eq. (6), thm:policy_eval): Q moves by a small step towards a random target."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ def robbins_monro(
     rng: np.random.Generator,
     ensemble: FiniteEnsemble,
     posterior: Array,
+    *,
     value_rule: ValueRule,
     start: Array,
     steps: int,
     draw_next_state: bool = True,
 ) -> Array:
-    """Q_{t+1} = Q_t + eta_t (Y_t - Q_t) at every pair at once, Eq. thm:policy_eval.
+    """Q_{t+1} = Q_t + eta_t (Y_t - Q_t) at every pair at once, Eq. (6).
 
-    The value rule decides which operator is followed: the policy's mean for model:operator, the soft value for opt:eq2.
+    The value rule decides which operator is followed: the policy's mean for Eq. (5) (model:operator), the soft value
+    for Eq. (8) (opt:eq2).
     """
     q = start
     for step in range(steps):

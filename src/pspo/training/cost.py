@@ -1,7 +1,7 @@
-"""What a run would cost here, from a few real steps of each phase on data of the right shape.
+"""Time and memory that a run would take on this machine, from a few steps of each phase on data of the right shape.
 
-Nothing is counted by formula: every phase runs for some steps with the run's own networks and batches, in a
-cache of its own, and is scaled up by the number of steps, which is an upper bound where a fit may stop early.
+Nothing is computed by formula: every phase runs for some steps with the run's networks and batches, with a temporary
+cache, and is scaled up by the number of steps, which is an upper bound where a fit may stop early.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from pspo.algorithms.contract import Algorithm
 from pspo.data.batches import device_dataset
 from pspo.data.dataset import Dataset
 
-STAND_IN_ROWS = 5000
-FIT_STEPS, ITERATIONS = 4, 4  # enough to time what takes seconds; short steps are repeated
+SAMPLE_SIZE = 5000
+FIT_STEPS, ITERATIONS = 4, 4  # enough for slow steps; short ones are repeated
 SHORT_SECONDS = 0.5
-MOST_MEMBERS = 10  # larger pools are timed with this many, as their cost is proportional
-RECIPES = {"dynamics pool": "model", "any-step model": "model", "reference policy": "reference", "behaviour VAE": "vae"}
-"""What is fitted before training, as the progress display calls it, and the part of a configuration that says how."""
+MOST_MEMBERS = 10  # larger pools are timed with this many: their cost is proportional
+FITTED = {"dynamics pool": "model", "any-step model": "model", "reference policy": "reference", "behaviour VAE": "vae"}
+"""What is fitted before training, by its name in the progress display, and the group of settings that it has."""
 
 
 class Shape(NamedTuple):
-    """What the cost of a run depends on, known before the data are there."""
+    """Shape of a dataset, which may be known before it is downloaded."""
 
-    rows: int
+    size: int
     obs_dim: int
     action_dim: int
 
@@ -49,7 +49,7 @@ class Phase(NamedTuple):
         return self.steps * self.step_seconds
 
 
-class Estimate(NamedTuple):
+class CostEstimate(NamedTuple):
     phases: list[Phase]
     bytes: int
 
@@ -58,50 +58,48 @@ class Estimate(NamedTuple):
         return sum(phase.seconds for phase in self.phases)
 
 
-def estimate(module: Algorithm, config: Any, data: Dataset | Shape) -> Estimate:
+def estimate_cost(algorithm: Algorithm, config: Any, data: Dataset | Shape) -> CostEstimate:
     """Time per phase and peak memory of a run with this configuration on data of this shape."""
     shape = Shape(data.size, data.obs_dim, data.action_dim) if isinstance(data, Dataset) else data
     sample = (
-        _sample(data)
-        if isinstance(data, Dataset)
-        else random_dataset(data._replace(rows=min(data.rows, STAND_IN_ROWS)))
+        _sample(data) if isinstance(data, Dataset) else random_dataset(data._replace(size=min(data.size, SAMPLE_SIZE)))
     )
     clock = _Clock()
-    with own_cache():
-        setup, _ = module.prepare(_shortened(config), sample, 0, clock)
-        iteration = _time_iteration(module, config, setup, sample)
+    with temporary_cache():
+        setup, _ = algorithm.prepare(_shortened(config), sample, 0, clock)
+        iteration = _time_iteration(algorithm, config, setup, sample)
     phases = []
-    for name, part in RECIPES.items():
+    for name, part in FITTED.items():
         if name in clock.step_seconds:
-            recipe = getattr(config, part)
-            scale = max(1.0, getattr(recipe, "pool", 1) / MOST_MEMBERS)
-            phases.append(Phase(name, recipe.steps, clock.step_seconds[name] * scale))
+            group = getattr(config, part)
+            scale = max(1.0, getattr(group, "pool", 1) / MOST_MEMBERS)
+            phases.append(Phase(name, group.steps, clock.step_seconds[name] * scale))
     phases.append(Phase("training", config.steps, iteration))
-    return Estimate(phases, _memory(config, shape, setup))
+    return CostEstimate(phases, _memory(config, shape, setup))
 
 
 def _sample(data: Dataset) -> Dataset:
-    """The first rows: the same columns, the same grids, in most logs."""
-    count = min(data.size, STAND_IN_ROWS)
-    rows = {
+    """The first transitions: in most datasets they have the same columns and grids."""
+    count = min(data.size, SAMPLE_SIZE)
+    first = {
         name: getattr(data, name)[:count] for name in ("obs", "action", "reward", "next_obs", "terminal", "timeout")
     }
     known = {"next_known": data.next_known[:count]}
-    return dataclasses.replace(data, **rows, **known)
+    return dataclasses.replace(data, **first, **known)
 
 
 def random_dataset(shape: Shape, episode: int = 500) -> Dataset:
-    """Noise of the right shape, to measure on: no column is a grid, no row is terminal, a time-out every `episode`."""
+    """Noise of the right shape: no column is a grid, no transition is terminal, a time-out every `episode` steps."""
     rng = np.random.default_rng(0)
-    rows, obs_dim, action_dim = shape
-    obs = rng.standard_normal((rows, obs_dim), dtype=np.float32)
+    size, obs_dim, action_dim = shape
+    obs = rng.standard_normal((size, obs_dim), dtype=np.float32)
     return Dataset(
         obs=obs,
-        action=rng.uniform(-1.0, 1.0, (rows, action_dim)).astype(np.float32),
-        reward=rng.standard_normal(rows, dtype=np.float32),
-        next_obs=obs + 0.1 * rng.standard_normal((rows, obs_dim), dtype=np.float32),
-        terminal=np.zeros(rows, bool),
-        timeout=np.arange(rows) % episode == episode - 1,
+        action=rng.uniform(-1.0, 1.0, (size, action_dim)).astype(np.float32),
+        reward=rng.standard_normal(size, dtype=np.float32),
+        next_obs=obs + 0.1 * rng.standard_normal((size, obs_dim), dtype=np.float32),
+        terminal=np.zeros(size, bool),
+        timeout=np.arange(size) % episode == episode - 1,
         action_low=np.full(action_dim, -1.0, np.float32),
         action_high=np.ones(action_dim, np.float32),
         name="random",
@@ -109,8 +107,8 @@ def random_dataset(shape: Shape, episode: int = 500) -> Dataset:
 
 
 @contextlib.contextmanager
-def own_cache() -> Iterator[None]:
-    """What a few steps have fitted must never be found by a real run."""
+def temporary_cache() -> Iterator[None]:
+    """What a few steps have fitted must never be loaded by a real run."""
     before = os.environ.get("PSPO_CACHE")
     with tempfile.TemporaryDirectory(prefix="pspo-estimate-") as folder:
         os.environ["PSPO_CACHE"] = folder
@@ -123,19 +121,19 @@ def own_cache() -> Iterator[None]:
 
 
 def _shortened(config: Any) -> Any:
-    """The same networks and batches, a few steps: one window to compile in, one to time."""
+    """The same networks and batches, but few steps: one block to compile, one to time."""
     changed: dict[str, Any] = {}
-    for part in RECIPES.values():
-        if recipe := getattr(config, part, None):
+    for part in FITTED.values():
+        if group := getattr(config, part, None):
             short: dict[str, Any] = {"steps": 2 * FIT_STEPS, "evaluate_every": FIT_STEPS}
-            if hasattr(recipe, "pool"):
-                short["pool"] = min(recipe.pool, MOST_MEMBERS)
-            changed[part] = dataclasses.replace(recipe, **short)
+            if hasattr(group, "pool"):
+                short["pool"] = min(group.pool, MOST_MEMBERS)
+            changed[part] = dataclasses.replace(group, **short)
     return dataclasses.replace(config, **changed)
 
 
 class _Clock:
-    """A progress display that notes when each phase gets on."""
+    """A progress display that records the time of each phase."""
 
     def __init__(self) -> None:
         self.step_seconds: dict[str, float] = {}
@@ -149,25 +147,27 @@ class _Clock:
         self._last[phase] = (step, now)
 
 
-def _time_iteration(module: Algorithm, config: Any, setup: Any, sample: Dataset) -> float:
+def _time_iteration(algorithm: Algorithm, config: Any, setup: Any, sample: Dataset) -> float:
     from pspo.training.loop import compile_chunk
 
     device_data = device_dataset(sample, setup.norm, config.gamma)
-    state = jax.jit(lambda device_data, key: module.init(config, setup, device_data, key))(
+    state = jax.jit(lambda device_data, key: algorithm.init(config, setup, device_data, key))(
         device_data, jax.random.PRNGKey(0)
     )
-    chunk = compile_chunk(module, config, setup)
-    all_of_it = _seconds(lambda: chunk(state, setup.arrays, device_data, length=ITERATIONS))
-    # What begins a chunk, such as rollouts, comes once a chunk, which is far longer in the run than here.
+    chunk = compile_chunk(algorithm, config, setup)
+    whole = _seconds(lambda: chunk(state, setup.arrays, device_data, length=ITERATIONS))
+    # The beginning of a chunk, such as rollouts, happens once per chunk, and the run has longer chunks than this one.
     begin = jax.jit(
-        lambda arrays, device_data, state: module.begin_chunk(config, setup._replace(arrays=arrays), device_data, state)
+        lambda arrays, device_data, state: algorithm.begin_chunk(
+            config, setup._replace(arrays=arrays), device_data, state
+        )
     )
-    beginning = min(_seconds(lambda: begin(setup.arrays, device_data, state)), all_of_it)
-    return (all_of_it - beginning) / ITERATIONS + beginning / config.chunk
+    beginning = min(_seconds(lambda: begin(setup.arrays, device_data, state)), whole)
+    return (whole - beginning) / ITERATIONS + beginning / config.chunk
 
 
 def _seconds(work: Callable[[], Any]) -> float:
-    """Of one call, once it is compiled; short ones are repeated."""
+    """Seconds of one call, once it is compiled; short ones are repeated."""
     jax.block_until_ready(work())
     started, done = time.perf_counter(), 0
     while done == 0 or time.perf_counter() - started < SHORT_SECONDS:
@@ -177,14 +177,14 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 
 def _memory(config: Any, shape: Shape, setup: Any) -> int:
-    """This process at its peak, and what the whole data and the whole pool add to it."""
+    """The peak of this process, plus what the whole dataset and the whole pool add to it."""
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     transition = 4 * (2 * shape.obs_dim + shape.action_dim + 1) + 2
     # On the host, on the device, and once more as a model's inputs and targets while the pool is fitted.
-    data = 3 * transition * shape.rows
+    data = 3 * transition * shape.size
     pool = getattr(getattr(config, "model", None), "pool", 0)
-    bootstraps = 4 * pool * shape.rows
+    bootstraps = 4 * pool * shape.size
     member = sum(leaf.nbytes for leaf in jax.tree.leaves(setup.arrays) if hasattr(leaf, "nbytes"))
     extra_members = 5 * member * max(0, pool - MOST_MEMBERS) // MOST_MEMBERS  # parameters, gradients, Adam, the best
     return int(peak + data + bootstraps + extra_members)

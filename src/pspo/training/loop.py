@@ -2,8 +2,8 @@
 
     init or checkpoint -> [begin_chunk, updates -> metrics -> evaluation -> checkpoint] ...
 
-The state is all that changes, keys are derived from it, and evaluation never feeds back: a run that is killed and
-resumed computes the same bits as one that was not.
+Only the state changes, keys are derived from it, and evaluation never feeds back: a run that is killed and resumed
+computes the same as one that was not, bit for bit.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def compile_chunk(algorithm: Algorithm, config: Any, setup: Any) -> Callable[...
 
 
 def _summary(name: str) -> Callable[[jax.Array], jax.Array]:
-    """Means over a chunk, but the extremes of extremes."""
+    """Mean over a chunk; minimum and maximum for metrics that are minima and maxima."""
     return jax.numpy.min if name.endswith("_min") else jax.numpy.max if name.endswith("_max") else jax.numpy.mean
 
 
 def run_loop(session: Session, clock: Clock, monitor: Monitor, tracker: Tracker) -> Any:
-    """All iterations that are left; returns the final state."""
+    """All remaining iterations; returns the final state."""
     run, config, setup = session.run, session.config, session.setup
     step, state = _start(session, monitor)
     saved, pause = time.monotonic(), checkpoint.pause_after(0.0)
@@ -105,14 +105,14 @@ def run_loop(session: Session, clock: Clock, monitor: Monitor, tracker: Tracker)
 
 
 def _start(session: Session, monitor: Monitor) -> tuple[int, Any]:
-    """The newest checkpoint, or a new state where there is none: to begin may take thousands of steps by itself."""
+    """The newest checkpoint, or a new state where there is none: `init` alone may take thousands of steps."""
     config, setup, algorithm = session.config, session.setup, session.algorithm
     init = jax.jit(lambda data, key: algorithm.init(config, setup, data, key))
     arguments = session.device_data, jax.random.PRNGKey(session.run.read("config")["seed"])
-    shapes = jax.eval_shape(init, *arguments)  # all that reading a state takes
-    if found := checkpoint.load_newest(session.run.checkpoints, shapes, monitor.message):
-        monitor.message(f"resuming at iteration {found[0]}")
-        return found
+    shapes = jax.eval_shape(init, *arguments)  # enough to read a state
+    if newest := checkpoint.load_newest(session.run.checkpoints, shapes, monitor.message):
+        monitor.message(f"resuming at iteration {newest[0]}")
+        return newest
     return 0, init(*arguments)
 
 
@@ -127,10 +127,10 @@ def _evaluator(session: Session) -> Callable[[Any], dict[str, float]]:
         if task:
             for name, policy in session.algorithm.policies(state).items():
                 prefix = "" if name == "policy" else f"{name}_"
-                found = evaluate_network(task, actor, policy, config.evaluate_episodes, EVALUATION_SEED)
-                row |= {f"{prefix}score": found.score, f"{prefix}return_mean": found.return_mean}
-                if found.score_by_regret is not None:
-                    row[f"{prefix}score_by_regret"] = found.score_by_regret
+                result = evaluate_network(task, actor, policy, config.evaluate_episodes, EVALUATION_SEED)
+                row |= {f"{prefix}score": result.score, f"{prefix}return_mean": result.return_mean}
+                if result.score_by_regret is not None:
+                    row[f"{prefix}score_by_regret"] = result.score_by_regret
         return row
 
     return evaluate
@@ -159,7 +159,7 @@ class Clock:
         self.tick()
 
     def tick(self) -> None:
-        """Add what has passed since the last tick; a kill loses no more than that."""
+        """Add the time since the last tick; a kill loses no more than that."""
         manifest = self.run.read("manifest")
         now = time.monotonic()
         manifest["timings"][self.phase] = round(manifest["timings"].get(self.phase, 0.0) + now - self.started, 2)

@@ -1,4 +1,4 @@
-"""What a run tells the outside world while it works: progress, messages and metrics, as one object."""
+"""What a run reports while it works: progress, messages and metrics, as one object."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pspo.training.trackers import Tracker, no_tracker
 @dataclass(frozen=True)
 class Monitor:
     progress: Progress = silent
-    """Called as (stage, done, total, numbers worth seeing)."""
+    """Called as (stage, done, total, numbers to show)."""
     message: Callable[[str], None] = print
-    """Called with a sentence that a person should read."""
+    """Called with a sentence for the user."""
     tracker: Callable[[Path], Tracker] = no_tracker
     """Called once with the run's folder; returns what receives every row of metrics."""
 

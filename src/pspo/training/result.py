@@ -13,7 +13,7 @@ FINAL_SEED = 20_000  # of the final evaluation: fresh episodes
 
 
 def final_evaluation(session: Session, state: Any, clock: Clock) -> None:
-    """Save the policy, and evaluate the final one: never the best of several."""
+    """Save and evaluate the final policy, never the best of several."""
     run, config, setup, diagnostics = session.run, session.config, session.setup, session.diagnostics
     description = run.read("config")
     origin = {name: description[name] for name in ("algo", "dataset", "task", "preset", "seed")}

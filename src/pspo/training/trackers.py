@@ -1,4 +1,4 @@
-"""Optional mirrors of the metrics in other tools; the run's own JSONL and CSV are always written."""
+"""Optional copies of the metrics in other tools; the run's JSONL and CSV are always written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pspo.core.errors import UserError
 
 
 class Tracker:
-    """Does nothing; the base line that the loop can always call."""
+    """Does nothing; the base class of trackers."""
 
     def __enter__(self) -> Tracker:
         return self

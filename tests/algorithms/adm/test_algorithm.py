@@ -1,4 +1,4 @@
-"""ADM: what rollouts remember, the penalised step, starts, ends and lags of rollouts, against NumPy."""
+"""ADM: histories of rollouts, the penalised step, starts, ends and lags of rollouts, against NumPy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pspo.algorithms.adm import algorithm as adm
-from pspo.algorithms.adm.algorithm import Arrays, Course, Setup
+from pspo.algorithms.adm.algorithm import Arrays, History, Setup
 from pspo.algorithms.adm.model import any_step
 from pspo.algorithms.registry import preset
 from pspo.core.config import build
@@ -27,7 +27,7 @@ from pspo.dynamics.uncertainty import lag_std
 from pspo.training.dry_run import describe
 from tests.algorithms.baseline_cases import f32, same_bits
 from tests.algorithms.contract_cases import make_case
-from tests.algorithms.tiny_task import ACTIONS, EPISODE, OBS, tiny_log
+from tests.algorithms.tiny_task import ACTIONS, EPISODE, OBS, tiny_dataset
 from tests.dynamics.dynamics_cases import unlimited
 
 RNG = np.random.default_rng(0)
@@ -42,10 +42,10 @@ TINY: dict[str, Any] = {
 # The penalty
 
 
-def test_the_doubt_is_the_spread_over_the_lags_that_there_are() -> None:
+def test_uncertainty_is_the_standard_deviation_over_the_valid_lags() -> None:
     means, length = RNG.normal(size=(4, 5, 3)), np.array([1, 2, 3, 4, 4])
     valid = np.arange(4)[:, None] < length
-    wild = np.where(valid[..., None], means, 1e3)  # what no past allows must not be looked at
+    wild = np.where(valid[..., None], means, 1e3)  # invalid lags must not count
     found = jax.jit(lag_std)(f32(wild), jnp.asarray(valid))
     expected = [np.sqrt(means[:n, row].var(axis=0).mean()) for row, n in enumerate(length)]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
@@ -55,9 +55,9 @@ def test_the_doubt_is_the_spread_over_the_lags_that_there_are() -> None:
 # The step
 
 
-def made_parts(terminated: Any = NeverTerminates(), seed: int = 0) -> Setup:  # noqa: B008
+def made_setup(terminated: Any = NeverTerminates(), seed: int = 0) -> Setup:  # noqa: B008
     """A random model of three lags and no fit; the critics' unit of reward is not the model's."""
-    data = tiny_log(200)
+    data = tiny_dataset(200)
     model_norm, norm = fit_normaliser(data), normaliser_in(data, "raw", "raw", 0.9)
     rng = np.random.default_rng(seed)
     scale = f32(rng.normal(scale=0.3, size=OBS + 1)), f32(rng.uniform(0.3, 0.6, size=OBS + 1))
@@ -72,16 +72,16 @@ def made_parts(terminated: Any = NeverTerminates(), seed: int = 0) -> Setup:  # 
     )
 
 
-def made_course(seed: int = 1) -> Course:
+def made_history(seed: int = 1) -> History:
     rng = np.random.default_rng(seed)
     obs = rng.uniform(-0.5, 0.5, (LAGS, BATCH, OBS))
     obs[..., 2] = np.arange(2, 2 + LAGS)[:, None]
     length = jnp.array([1, 2, 3, 3, 2, 1], jnp.int32)
-    return Course(f32(obs), f32(rng.uniform(-1, 1, (LAGS - 1, BATCH, ACTIONS))), length)
+    return History(f32(obs), f32(rng.uniform(-1, 1, (LAGS - 1, BATCH, ACTIONS))), length)
 
 
 class Actor:
-    """Does what it is told, whatever it sees."""
+    """Takes given actions, whatever it sees."""
 
     def __init__(self, action: np.ndarray) -> None:
         self.action = f32(action)
@@ -93,58 +93,60 @@ class Actor:
 ACTION = RNG.uniform(-1, 1, (BATCH, ACTIONS))
 ACTOR: Any = Actor(ACTION)
 NOISE = RNG.normal(size=(BATCH, OBS + 1))
-PICK = np.array([0, 1, 2, 0, 0, 0])  # lags less one, each within the course's length
+PICK = np.array([0, 1, 2, 0, 0, 0])  # lags less one, each within the history's length
 
 
 def test_a_step_is_drawn_by_its_lag_and_pays_less_where_lags_disagree(monkeypatch: Any) -> None:
-    monkeypatch.setattr(adm, "target_noise", lambda *_: f32(NOISE))
+    monkeypatch.setattr(adm, "outcome_noise", lambda *_: f32(NOISE))
     monkeypatch.setattr(adm, "random_lag", lambda *_: jnp.asarray(PICK))
-    setup, course = (
-        made_parts(KnownTermination(lambda obs, action, next_obs: next_obs[..., 0] > obs[..., 0])),
-        made_course(),
+    setup, history = (
+        made_setup(KnownTermination(lambda obs, action, next_obs: next_obs[..., 0] > obs[..., 0])),
+        made_history(),
     )
     config = adm.Config(penalty=0.7, dropout_in_rollouts=False)
-    step = jax.jit(lambda course, key: adm.penalised_step(config, setup, ACTOR, course, key))
-    after, rows = step(course, jax.random.PRNGKey(0))
+    step = jax.jit(lambda history, key: adm.penalised_step(config, setup, ACTOR, history, key))
+    after, rows = step(history, jax.random.PRNGKey(0))
     one_lag = jax.jit(lambda f, a: setup.arrays.model.predict(f, a))
     norm, scale = setup.model_norm, float(setup.model_norm.reward_scale)
-    past = np.concatenate([np.asarray(course.action), ACTION[None]])
+    past = np.concatenate([np.asarray(history.action), ACTION[None]])
     for row in range(BATCH):
-        said = []
-        for k in range(1, int(course.length[row]) + 1):
-            old = np.asarray(course.obs[LAGS - k, row])
-            features = np.repeat(norm.encode(old)[None, None], LAGS, axis=0)  # only lag k of the answer is used
+        by_lag = []
+        for k in range(1, int(history.length[row]) + 1):
+            old = np.asarray(history.obs[LAGS - k, row])
+            features = np.repeat(norm.encode(old)[None, None], LAGS, axis=0)  # only lag k of the result is used
             change = one_lag(f32(features), f32(np.broadcast_to(past[:, row], (LAGS, 1, *past[:, row].shape))))
             mean, std = np.asarray(change.mean, np.float64)[k - 1, 0], np.asarray(change.std, np.float64)[k - 1, 0]
-            said.append((mean + np.append(old, 0.0), std))
-        doubt = np.sqrt(np.var([mean[:-1] for mean, _ in said], axis=0).mean())
-        drawn = said[PICK[row]][0] + said[PICK[row]][1] * NOISE[row]
+            by_lag.append((mean + np.append(old, 0.0), std))
+        disagreement = np.sqrt(np.var([mean[:-1] for mean, _ in by_lag], axis=0).mean())
+        drawn = by_lag[PICK[row]][0] + by_lag[PICK[row]][1] * NOISE[row]
         expected = norm.snap(drawn[:-1].astype(np.float32))
         np.testing.assert_allclose(rows.next_obs[row], expected, rtol=1e-4, atol=1e-5)
-        assert float(rows.reward[row]) == pytest.approx((drawn[-1] * scale - 0.7 * doubt) / 0.5, rel=1e-3, abs=1e-4)
-        assert bool(rows.terminal[row]) == (expected[0] > course.obs[-1, row, 0])
-    np.testing.assert_array_equal(rows.obs, course.obs[-1])
+        assert float(rows.reward[row]) == pytest.approx(
+            (drawn[-1] * scale - 0.7 * disagreement) / 0.5, rel=1e-3, abs=1e-4
+        )
+        assert bool(rows.terminal[row]) == (expected[0] > history.obs[-1, row, 0])
+    np.testing.assert_array_equal(rows.obs, history.obs[-1])
     np.testing.assert_allclose(rows.action, ACTION, rtol=1e-6)
-    np.testing.assert_array_equal(after.obs, np.concatenate([course.obs[1:], rows.next_obs[None]]))
-    np.testing.assert_array_equal(after.action, np.concatenate([course.action[1:], rows.action[None]]))
+    np.testing.assert_array_equal(after.obs, np.concatenate([history.obs[1:], rows.next_obs[None]]))
+    np.testing.assert_array_equal(after.action, np.concatenate([history.action[1:], rows.action[None]]))
     np.testing.assert_array_equal(after.length, [2, 3, 3, 3, 3, 2])
 
-    wild = np.arange(LAGS)[:, None] < LAGS - np.asarray(course.length)  # before a rollout's own past
-    other = course._replace(
-        obs=jnp.where(wild[..., None], 0.9, course.obs), action=jnp.where(wild[1:][..., None], -0.9, course.action)
+    wild = np.arange(LAGS)[:, None] < LAGS - np.asarray(history.length)  # before the start of a rollout
+    other = history._replace(
+        obs=jnp.where(wild[..., None], 0.9, history.obs), action=jnp.where(wild[1:][..., None], -0.9, history.action)
     )
-    assert not same_bits(other, course)
+    assert not same_bits(other, history)
     assert same_bits(step(other, jax.random.PRNGKey(0))[1], rows)
 
 
 def test_dropout_in_rollouts_is_a_choice(monkeypatch: Any) -> None:
     """Everything else that is random is held still."""
-    monkeypatch.setattr(adm, "target_noise", lambda *_: f32(NOISE))
+    monkeypatch.setattr(adm, "outcome_noise", lambda *_: f32(NOISE))
     monkeypatch.setattr(adm, "random_lag", lambda *_: jnp.asarray(PICK))
-    setup, course, rewards = made_parts(), made_course(), {}
+    setup, history, rewards = made_setup(), made_history(), {}
     for on in (True, False):
         config = adm.Config(dropout_in_rollouts=on)
-        step = jax.jit(lambda k, config=config: adm.penalised_step(config, setup, ACTOR, course, k)[1])
+        step = jax.jit(lambda k, config=config: adm.penalised_step(config, setup, ACTOR, history, k)[1])
         rewards[on] = [np.asarray(step(jax.random.PRNGKey(seed)).reward) for seed in (0, 1)]
     np.testing.assert_array_equal(*rewards[False])
     assert not np.allclose(*rewards[True])
@@ -169,30 +171,30 @@ def test_all_lags_that_the_past_allows_are_drawn_alike() -> None:
         np.testing.assert_allclose(share, np.where(np.arange(3) < n, 1.0 / n, 0.0), atol=0.04)
 
 
-def test_rollouts_begin_with_the_past_of_their_own_episode() -> None:
-    data = tiny_log(40)
+def test_rollouts_start_with_the_past_of_their_episode() -> None:
+    data = tiny_dataset(40)
     device_data = device_dataset(data, fit_normaliser(data), 0.9)
     row = jnp.array([0, 1, 7, 10, 11, 25])
-    course = adm.starts(device_data, jnp.asarray(data.ages(), jnp.int32), LAGS, row)
-    np.testing.assert_array_equal(course.length, [1, 2, 3, 1, 2, 3])  # episodes of ten rows
+    history = adm.starts(device_data, jnp.asarray(data.ages(), jnp.int32), LAGS, row)
+    np.testing.assert_array_equal(history.length, [1, 2, 3, 1, 2, 3])  # episodes of ten steps
     for i, r in enumerate(row.tolist()):
-        n = int(course.length[i])
-        np.testing.assert_array_equal(course.obs[LAGS - n :, i], data.obs[r - n + 1 : r + 1])
-        np.testing.assert_allclose(course.action[LAGS - n :, i], data.action[r - n + 1 : r], rtol=1e-6)
+        n = int(history.length[i])
+        np.testing.assert_array_equal(history.obs[LAGS - n :, i], data.obs[r - n + 1 : r + 1])
+        np.testing.assert_allclose(history.action[LAGS - n :, i], data.action[r - n + 1 : r], rtol=1e-6)
 
 
-def test_a_rollout_stops_where_it_ends_and_remembers_what_it_imagined() -> None:
-    setup = made_parts(KnownTermination(lambda obs, action, next_obs: next_obs[..., 0] > 0.5))
+def test_a_rollout_stops_at_its_end_and_keeps_its_own_history() -> None:
+    setup = made_setup(KnownTermination(lambda obs, action, next_obs: next_obs[..., 0] > 0.5))
     config = adm.Config(penalty=0.5)
     seen: list[Any] = []
 
-    def step(course: Course, key: Any) -> Any:
-        after, rows = adm.penalised_step(config, setup, ACTOR, course, key)
-        jax.debug.callback(lambda *past: seen.append(past), course.obs, course.length, ordered=True)
+    def step(history: History, key: Any) -> Any:
+        after, rows = adm.penalised_step(config, setup, ACTOR, history, key)
+        jax.debug.callback(lambda *past: seen.append(past), history.obs, history.length, ordered=True)
         return after, rows
 
-    run = jax.jit(lambda course, key: rollout(step, course, BATCH, 8, key))
-    rows, happened = jax.tree.map(np.asarray, run(made_course(), jax.random.PRNGKey(3)))
+    run = jax.jit(lambda history, key: rollout(step, history, BATCH, 8, key))
+    rows, happened = jax.tree.map(np.asarray, run(made_history(), jax.random.PRNGKey(3)))
     jax.effects_barrier()
     assert rows.terminal.any()
     ended = np.cumsum(rows.terminal, axis=0) - rows.terminal > 0  # a terminal came before
@@ -206,23 +208,23 @@ def test_a_rollout_stops_where_it_ends_and_remembers_what_it_imagined() -> None:
 
 @cache
 def case() -> Any:
-    return make_case("adm", tiny_log(400), **TINY)
+    return make_case("adm", tiny_dataset(400), **TINY)
 
 
 @cache
 def chunk() -> tuple[Any, Any]:
-    return case().start(0), case().go_on(case().start(0))[0]
+    return case().start(0), case().run_chunk(case().start(0))[0]
 
 
-def test_a_chunk_begins_with_rollouts_from_logged_states() -> None:
+def test_a_chunk_begins_with_rollouts_from_states_of_the_dataset() -> None:
     before, after = chunk()
     assert int(before.buffer.size) == 0
     assert before.buffer.capacity == 40 * 4 * case().config.retain
     size = int(after.buffer.size)
     assert size == 160
     rows = [np.asarray(part)[:size] for part in after.buffer.rows]
-    logged = np.asarray(case().log.transitions.obs)
-    assert all((np.abs(logged - first).max(1) < 1e-6).any() for first in rows[0][:40])
+    states = np.asarray(case().device_data.transitions.obs)
+    assert all((np.abs(states - first).max(1) < 1e-6).any() for first in rows[0][:40])
     assert np.abs(rows[1]).max() <= 1.0
     assert np.isfinite(rows[2]).all()
     assert np.isin(rows[3][:, 2], np.arange(EPISODE + 1)).all()  # counters stay on their values
@@ -244,39 +246,39 @@ def test_the_temperature_stays_and_everything_else_learns() -> None:
 
 
 def single_steps() -> Any:
-    """Every row is an episode that was cut."""
-    return tiny_log(60, terminal=np.zeros(60, bool), timeout=np.ones(60, bool))
+    """Every transition is a truncated episode."""
+    return tiny_dataset(60, terminal=np.zeros(60, bool), timeout=np.ones(60, bool))
 
 
-def test_with_one_lag_there_is_no_doubt_to_pay_for() -> None:
-    """Where all episodes have one row, no other lag is trained, however long a rollout gets."""
+def test_with_one_lag_there_is_no_penalty() -> None:
+    """Where all episodes have one step, no other lag is trained, however long a rollout gets."""
     here, rows = make_case("adm", single_steps(), **TINY), []
     assert here.setup.lags == 1
-    course = adm.starts(here.log, here.setup.arrays.past, 1, jnp.arange(BATCH))
+    history = adm.starts(here.device_data, here.setup.arrays.past, 1, jnp.arange(BATCH))
     for penalty in (0.0, 100.0):
         config = dataclasses.replace(here.config, penalty=penalty)
         step = partial(adm.penalised_step, config, here.setup, ACTOR)
-        rows.append(jax.jit(lambda key, step=step: rollout(step, course, BATCH, 3, key))(jax.random.PRNGKey(0)))
+        rows.append(jax.jit(lambda key, step=step: rollout(step, history, BATCH, 3, key))(jax.random.PRNGKey(0)))
     assert same_bits(*rows)
 
 
 def test_what_is_prepared_is_reported() -> None:
     config = build(adm.Config, preset("adm", "smoke", None) | TINY)
-    setup, facts = adm.prepare(config, tiny_log(400), 0, silent)
+    setup, info = adm.prepare(config, tiny_dataset(400), 0, silent)
     assert setup.lags == LAGS
     assert setup.arrays.past.tolist() == [row % EPISODE for row in range(400)]
-    assert (facts["termination"], facts["reward"]) == ("none", "learned")
-    assert len(facts["any_step"]["holdout_error"]) == LAGS
-    assert {"digest", "key", "cached", "k_step_error", "holdout_log_likelihood"} <= set(facts["any_step"])
+    assert (info["termination"], info["reward"]) == ("none", "learned")
+    assert len(info["any_step"]["holdout_error"]) == LAGS
+    assert {"digest", "key", "cached", "k_step_error", "holdout_log_likelihood"} <= set(info["any_step"])
 
 
 @pytest.mark.slow
 def test_a_dry_run_times_its_model_and_its_training(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("PSPO_CACHE", str(tmp_path))
-    lines = describe(tiny_log(400), "adm", "smoke", {"model.steps": 70})
-    facts = {line[:17].strip(): line[17:] for line in lines[1:]}
-    assert facts["any-step model"].startswith("1 x 16 units, at most 70 steps of ")
-    assert facts["training"].startswith("2 x 16 units, 60 steps of ")
+    lines = describe(tiny_dataset(400), "adm", "smoke", {"model.steps": 70})
+    info = {line[:17].strip(): line[17:] for line in lines[1:]}
+    assert info["any-step model"].startswith("1 x 16 units, at most 70 steps of ")
+    assert info["training"].startswith("2 x 16 units, 60 steps of ")
 
 
 # Numbers

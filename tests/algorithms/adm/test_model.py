@@ -19,9 +19,9 @@ from pspo.algorithms.adm.fit import (
     device_steps,
     fit,
     fit_windows,
-    judge,
     load_or_fit_any_step,
     random_ends,
+    score_holdout,
     sequences,
     target_scale,
 )
@@ -38,8 +38,8 @@ def quiet(*_: object) -> None:
     pass
 
 
-def counted_log(lengths: list[int], terminal: list[bool], **changes: Any) -> Dataset:
-    """Episodes of these lengths, whose numbers say where they come from: row i has obs 100 i, action i / 100."""
+def counted_dataset(lengths: list[int], terminal: list[bool], **changes: Any) -> Dataset:
+    """Episodes of these lengths, whose numbers are their indices: transition i has obs 100 i, action i / 100."""
     size, ends = sum(lengths), np.cumsum(lengths) - 1
     row = np.arange(size, dtype=np.float32)
     last = np.isin(np.arange(size), ends)
@@ -71,7 +71,7 @@ def counted_log(lengths: list[int], terminal: list[bool], **changes: Any) -> Dat
 def test_windows_are_all_those_inside_one_episode_and_apart_from_the_hold_out(
     lengths: list[int], most: int, seed: int, held: float
 ) -> None:
-    data = counted_log(lengths, [seed % 2 == 0] * len(lengths))
+    data = counted_dataset(lengths, [seed % 2 == 0] * len(lengths))
     episode = np.repeat(np.arange(len(lengths)), lengths)
     train, holdout = split_windows(data, held, most, seed)
     apart = set(holdout.ends.tolist())
@@ -87,8 +87,8 @@ def test_windows_are_all_those_inside_one_episode_and_apart_from_the_hold_out(
             assert len(found) == len(expected)
 
 
-def test_a_window_has_its_old_state_its_actions_its_last_reward_and_its_last_next_state() -> None:
-    data = counted_log([4, 1, 3], [True, False, False])
+def test_a_window_has_its_old_state_its_actions_and_its_last_reward_and_state() -> None:
+    data = counted_dataset([4, 1, 3], [True, False, False])
     windows = make_windows(np.arange(8), lengths_to(data), 3)
     assert windows.counts.tolist() == [8, 5, 3]
     assert set(windows.ends[:3].tolist()) == {2, 3, 7}
@@ -107,7 +107,7 @@ def test_a_window_has_its_old_state_its_actions_its_last_reward_and_its_last_nex
 
 
 def test_drawn_windows_are_of_their_lag() -> None:
-    data = counted_log([4, 1, 3], [True, False, False])
+    data = counted_dataset([4, 1, 3], [True, False, False])
     windows = make_windows(np.arange(8), lengths_to(data), 3)
     drawn = np.asarray(random_ends(jnp.asarray(windows.ends), jnp.asarray(windows.counts), 200, jax.random.PRNGKey(0)))
     for k in (1, 2, 3):
@@ -125,8 +125,8 @@ def test_targets_have_one_scale_to_which_each_lag_contributes_alike() -> None:
     mean, std = target_scale(data, norm, windows)
     expected = np.mean([part.mean(0) for part in by_lag], axis=0)
     np.testing.assert_allclose(mean, expected, rtol=1e-4, atol=1e-6)
-    spread = np.sqrt(np.mean([((part - expected) ** 2).mean(0) for part in by_lag], axis=0))
-    np.testing.assert_allclose(std, spread, rtol=1e-4)
+    deviation = np.sqrt(np.mean([((part - expected) ** 2).mean(0) for part in by_lag], axis=0))
+    np.testing.assert_allclose(std, deviation, rtol=1e-4)
     still = dataclasses.replace(data, next_obs=np.ones_like(data.obs), obs=np.ones_like(data.obs))
     assert target_scale(still, norm, windows)[1][0] == 1.0
 
@@ -151,7 +151,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def normalised_by_hand(model: AnyStep, features: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One lag alone: actions (rows, k, columns), the old state at every position, and a state that begins at zero."""
+    """One lag alone: actions (windows, k, columns), the old state at every position, hidden states from zero."""
     net = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), model)
     x, hidden = features, [np.zeros((len(features), u.shape[0])) for u in net.memory.hidden_weights]
     for k in range(actions.shape[1]):
@@ -200,7 +200,7 @@ def test_all_lags_at_once_are_each_lag_alone_and_in_raw_units() -> None:
 
 
 @pytest.mark.parametrize(("exponent", "some"), [(0.0, False), (0.5, True)])
-def test_the_loss_is_the_likelihood_of_what_was_logged(exponent: float, some: bool) -> None:
+def test_the_loss_is_the_likelihood_of_the_known_targets(exponent: float, some: bool) -> None:
     model = made_model()
     target = RNG.normal(size=(3, 5, 3)).astype(np.float32)
     counts = RNG.random((3, 5, 3)) < 0.6 if some else None
@@ -249,16 +249,16 @@ def fitted(one_program: None) -> tuple[Any, ...]:
     return data, norm, *fit(data, norm, CONFIG, 0, quiet)
 
 
-def test_a_fit_predicts_better_and_keeps_the_best_look(fitted: tuple[Any, ...]) -> None:
+def test_a_fit_predicts_better_and_keeps_the_best_model(fitted: tuple[Any, ...]) -> None:
     data, norm, model, record = fitted
     train, held = fit_windows(data, CONFIG, 0)
     fresh = anystep_fit.fresh_model(
         jax.random.PRNGKey(0), data, norm, CONFIG, *map(jnp.asarray, target_scale(data, norm, train))
     )
-    looked = device_steps(data, norm), jnp.asarray(held.ends), jnp.asarray(held.counts), jnp.asarray(norm.obs_std)
-    before, after = judge(fresh, *looked), judge(model, *looked)
+    holdout = device_steps(data, norm), jnp.asarray(held.ends), jnp.asarray(held.counts), jnp.asarray(norm.obs_std)
+    before, after = score_holdout(fresh, *holdout), score_holdout(model, *holdout)
     assert np.all(np.asarray(after.error) < 0.5 * np.asarray(before.error))
-    assert np.all(np.asarray(after.ahead) < np.asarray(after.still))
+    assert np.all(np.asarray(after.ahead) < np.asarray(after.no_change))
     np.testing.assert_array_equal(after.error, record.kept.error)
     assert float(after.error.mean()) == pytest.approx(min(error for _, _, error in record.curve))
     assert [step for step, _, _ in record.curve] == [100, 200, 300]
@@ -266,7 +266,7 @@ def test_a_fit_predicts_better_and_keeps_the_best_look(fitted: tuple[Any, ...]) 
     assert not np.array_equal(model.log_var_high, fresh.log_var_high)  # and bounds are
 
 
-def test_a_judgement_is_over_the_windows_of_each_lag(fitted: tuple[Any, ...]) -> None:
+def test_the_hold_out_score_is_over_the_windows_of_each_lag(fitted: tuple[Any, ...]) -> None:
     data, norm, model, record = fitted
     held = fit_windows(data, CONFIG, 0)[1]
     likelihood = []
@@ -282,20 +282,20 @@ def test_a_judgement_is_over_the_windows_of_each_lag(fitted: tuple[Any, ...]) ->
         columns = (away * scale)[:, :2] / norm.obs_std
         assert float(record.kept.ahead[k - 1]) == pytest.approx(np.sqrt((columns**2).mean()), rel=1e-3)
         still = truth[:, :2] / norm.obs_std
-        assert float(record.kept.still[k - 1]) == pytest.approx(np.sqrt((still**2).mean()), rel=1e-3)
+        assert float(record.kept.no_change[k - 1]) == pytest.approx(np.sqrt((still**2).mean()), rel=1e-3)
         likelihood.append(-0.5 * (away**2 / np.exp(log_var) + log_var + np.log(2 * np.pi)))
     expected = np.concatenate(likelihood).mean()
     assert float(record.kept.log_likelihood) == pytest.approx(expected, rel=1e-3)
 
 
-def test_a_fit_is_decided_by_its_seed_and_the_cache_gives_the_same_bits(fitted: tuple[Any, ...]) -> None:
+def test_a_fit_depends_on_its_seed_and_the_cache_is_exact_bit_for_bit(fitted: tuple[Any, ...]) -> None:
     data, norm, model, record = fitted
-    first, facts = load_or_fit_any_step(data, norm, CONFIG, 9, quiet)  # the model's own seed is 0, whatever the run's
+    first, info = load_or_fit_any_step(data, norm, CONFIG, 9, quiet)  # the model's own seed is 0, whatever the run's
     second, again = load_or_fit_any_step(data, norm, CONFIG, 3, pytest.fail)
-    assert (facts["cached"], again["cached"]) == (False, True)
-    assert facts | {"cached": True} == again
-    assert (facts["lags"], facts["steps"]) == (3, 300)
-    np.testing.assert_allclose(facts["holdout_error"], record.kept.error, atol=1e-5)
+    assert (info["cached"], again["cached"]) == (False, True)
+    assert info | {"cached": True} == again
+    assert (info["lags"], info["steps"]) == (3, 300)
+    np.testing.assert_allclose(info["holdout_error"], record.kept.error, atol=1e-5)
     for a, b, c in zip(*(jax.tree.leaves(tree) for tree in (model, first, second)), strict=True):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes() == np.asarray(c).tobytes()
     assert second.dropout == CONFIG.dropout
@@ -309,7 +309,7 @@ def load_key(data: Dataset, norm: Any, config: AnyStepConfig) -> str:
     return anystep_fit.content_key("anystep", anystep_fit.RECIPE, data, norm, config, 0)
 
 
-def test_nothing_is_learned_from_next_states_that_nobody_saw(one_program: None) -> None:
+def test_nothing_is_learned_from_unknown_next_states(one_program: None) -> None:
     lost = np.arange(200) % 10 == 9
     data = linear_dataset(200, terminal=lost, timeout=np.zeros(200, bool), next_known=~lost)
     norm, config = fit_normaliser(data), dataclasses.replace(CONFIG, steps=100)

@@ -1,4 +1,4 @@
-"""The reference policy: a density with the log's modes, its likelihood in action units, found again in the cache."""
+"""The reference policy: a density with the dataset's modes, its likelihood in action units, loaded from the cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL = ReferenceConfig(components=2, width=8, depth=1, steps=1500, batch=128, l
 
 
 def two_habits(rows: int = 3000) -> Dataset:
-    """A log whose writer acts near 0.2 or near 0.8 by the toss of a coin, whatever the observation; bounds [0, 2]."""
+    """A behaviour policy that acts near 0.2 or 0.8 by the toss of a coin, whatever the observation; bounds [0, 2]."""
     rng = np.random.default_rng(0)
     action = np.where(rng.random(rows) < 0.5, 0.2, 0.8) + 0.05 * rng.standard_normal(rows)
     obs = rng.normal(size=(rows, 1))
@@ -56,7 +56,7 @@ def test_the_hold_out_likelihood_is_that_of_the_truth_in_units_of_the_action(fit
     assert record.uniform_log_likelihood == pytest.approx(-np.log(2.0), abs=1e-6)
 
 
-def test_the_best_look_is_kept_and_the_curve_tells_every_look(fitted) -> None:
+def test_the_best_policy_is_kept_and_the_curve_has_every_evaluation(fitted) -> None:
     data, norm, policy, record = fitted
     assert [step for step, _ in record.curve] == [500, 1000, 1500]
     holdout = data.split(SMALL.holdout, 0)[1]
@@ -65,7 +65,7 @@ def test_the_best_look_is_kept_and_the_curve_tells_every_look(fitted) -> None:
     assert found == pytest.approx(max(value for _, value in record.curve), abs=1e-4)
 
 
-def test_the_second_run_finds_the_policy_of_the_first(tmp_path, monkeypatch) -> None:
+def test_the_second_run_loads_the_policy_of_the_first(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PSPO_CACHE", str(tmp_path))
     data = two_habits(200)
     norm = fit_normaliser(data)
@@ -75,10 +75,10 @@ def test_the_second_run_finds_the_policy_of_the_first(tmp_path, monkeypatch) -> 
     def progress(*_: object) -> None:
         seen.append(1)
 
-    first, facts = load_or_fit_reference(data, norm, config, 0, progress)
-    assert (facts["cached"], len(seen)) == (False, 1)
-    again, facts_again = load_or_fit_reference(data, norm, config, 0, progress)
-    assert (facts_again["cached"], len(seen)) == (True, 1)
-    assert facts_again["digest"] == facts["digest"]
+    first, info = load_or_fit_reference(data, norm, config, 0, progress)
+    assert (info["cached"], len(seen)) == (False, 1)
+    again, info_again = load_or_fit_reference(data, norm, config, 0, progress)
+    assert (info_again["cached"], len(seen)) == (True, 1)
+    assert info_again["digest"] == info["digest"]
     for a, b in zip(first.net.weights + first.net.biases, again.net.weights + again.net.biases, strict=True):
         np.testing.assert_array_equal(a, b)

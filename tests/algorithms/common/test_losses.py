@@ -53,7 +53,7 @@ def test_q_values_are_those_of_each_critic_and_leave_no_axis_of_one_behind() -> 
 
 
 def test_nothing_follows_a_terminal_and_a_time_out_keeps_its_value() -> None:
-    """Rows: in the middle, terminal, terminal with garbage after it, time-out (which is no terminal)."""
+    """Transitions: in the middle, terminal, terminal with garbage after it, time-out (which is no terminal)."""
     reward, terminal = jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([False, True, True, False])
     for garbage in (1e30, -np.inf, np.inf):
         found = bellman_target(reward, terminal, jnp.array([10.0, 20.0, garbage, 40.0]), 0.9)
@@ -67,7 +67,7 @@ def test_a_target_carries_no_gradient() -> None:
     assert all(np.all(np.asarray(grad) == 0.0) for grad in grads)
 
 
-def test_the_td_loss_averages_over_rows_and_sums_over_critics() -> None:
+def test_the_td_loss_averages_over_the_batch_and_sums_over_critics() -> None:
     q, target, weight = some(2, BATCH), some(BATCH, seed=1), np.array([0.0, 1.0, 2.0, 0.5], np.float32)
     square = (q.astype(np.float64) - target) ** 2
     assert float(td_loss(q, target)) == pytest.approx(square[0].mean() + square[1].mean(), rel=1e-5)
@@ -207,7 +207,7 @@ def test_large_q_do_not_overflow() -> None:
     np.testing.assert_allclose(found, 1e4 + np.log(3.0), rtol=1e-6)
 
 
-def test_the_gap_of_a_constant_q_is_the_log_of_samples_times_the_size_of_the_action_space() -> None:
+def test_the_gap_of_a_constant_q_is_the_log_of_samples_times_action_volume() -> None:
     """Every inverse density has the expectation 2^A, whatever the proposal: not zero."""
     n, rng = 4000, np.random.default_rng(0)
     uniform = rng.uniform(-1, 1, size=(n, 1, ACT)).astype(np.float32)

@@ -33,11 +33,11 @@ from tests.algorithms.baseline_cases import (
     joined,
     likelihood_by_hand,
     made_config,
-    made_log,
+    made_data,
     made_mlp,
     made_norm,
-    made_rows,
     made_state,
+    made_transitions,
     moments_by_hand,
     net_by_hand,
     part_by_hand,
@@ -51,7 +51,7 @@ LATENT, LOG, N = 3, 40, 3
 CONFIG = made_config(
     epq,
     samples=N,
-    tau=0.7,
+    support_threshold=0.7,
     ratio_temperature=1.5,
     conservatism=3.0,
     c_min=0.4,
@@ -61,11 +61,11 @@ CONFIG = made_config(
 RNG = np.random.default_rng(2)
 CODER = VAE(made_mlp(RNG, [OBS + ACT, 4, 2 * LATENT]), made_mlp(RNG, [OBS + LATENT, 4, ACT]))
 WEIGHT = RNG.uniform(0.01, 1.0, LOG)
-PARTS = Setup(Arrays(f32(WEIGHT), CODER), made_norm())
-ROWS, KEY = made_rows(), jax.random.PRNGKey(4)
+SETUP = Setup(Arrays(f32(WEIGHT), CODER), made_norm())
+ROWS, KEY = made_transitions(), jax.random.PRNGKey(4)
 BATCH = Batch(ROWS, jnp.asarray([3, 8, 1, 17, 30, 39, 22, 5]))
 FEATURES, NEXT_FEATURES, LOGGED = encoded(ROWS.obs), encoded(ROWS.next_obs), np.asarray(ROWS.action, np.float64)
-update = compiled_update(epq, CONFIG, PARTS)
+update = compiled_update(epq, CONFIG, SETUP)
 
 
 # One iteration by hand
@@ -83,7 +83,7 @@ def fixed_by_hand(state: Any) -> SimpleNamespace:
     mean, std = moments_by_hand(old.actor, FEATURES)
     decoded = net_by_hand(old.vae.decoder, joined(FEATURES, noise.latent))
     log_beta = -((decoded - (mean + std * noise.samples[1])) ** 2).sum(-1)
-    threshold = CONFIG.tau * np.log(0.5**ACT)
+    threshold = CONFIG.support_threshold * np.log(0.5**ACT)
     factor = np.exp(-np.maximum(0.0, log_beta - threshold) / CONFIG.ratio_temperature).mean(0)
     weight = np.asarray(WEIGHT, np.float32)[np.asarray(BATCH.pick)].astype(np.float64)
     return SimpleNamespace(
@@ -151,18 +151,18 @@ def update_by_hand(state: Any) -> tuple[epq.Params, Any, dict[str, float]]:
         "q_mean": q.mean(),
         "q_max": q.max(),
     }
-    return epq.Params(**new), average_by_hand(state.target_critic, new["critic"], CONFIG.tau), metrics
+    return epq.Params(**new), average_by_hand(state.target_critic, new["critic"], CONFIG.target_tau), metrics
 
 
 @cache
 def updated(step: int) -> tuple[Any, Any, dict[str, Any]]:
-    state = made_state(epq, CONFIG, step, setup=PARTS)
+    state = made_state(epq, CONFIG, step, setup=SETUP)
     return state, *update(state, BATCH, KEY)
 
 
 @pytest.mark.parametrize("step", [2, 3], ids=["cloning", "afterwards"])
 def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(step: int) -> None:
-    """Actor, critics, temperature and VAE by Adam at their own rates, and the target after the critics."""
+    """Actor, critics, temperature and VAE by Adam at their own learning rates, and the target after the critics."""
     state, after, metrics = updated(step)
     params, target_critic, reported = update_by_hand(state)
     assert CONFIG.actor_lr != CONFIG.critic_lr
@@ -175,7 +175,7 @@ def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(step: i
     assert int(after.step) == step + 1
 
 
-def test_the_case_has_rows_on_both_sides_of_every_floor() -> None:
+def test_the_case_has_transitions_on_both_sides_of_every_floor() -> None:
     fixed = fixed_by_hand(updated(3)[0])
     assert 0.0 < fixed.factor.min() < 0.9 < fixed.factor.max() <= 1.0
     for weight, floor in ((fixed.td_weight, 0.4), (fixed.push_weight, 0.1)):
@@ -190,18 +190,18 @@ def test_the_cloning_start_ends_at_its_step_and_changes_the_actor_only() -> None
     assert same_bits(*rest)
 
 
-def test_rows_come_with_their_numbers() -> None:
-    log = made_log()
-    batch = epq.draw(CONFIG, log, jax.random.PRNGKey(0))
+def test_a_batch_has_the_indices_of_its_transitions() -> None:
+    data = made_data()
+    batch = epq.draw(CONFIG, data, jax.random.PRNGKey(0))
     assert batch.pick.shape == (CONFIG.batch,)
-    for part, found in zip(log.transitions, batch.rows, strict=True):
+    for part, found in zip(data.transitions, batch.transitions, strict=True):
         np.testing.assert_array_equal(found, np.asarray(part)[np.asarray(batch.pick)])
 
 
 # The penalty adaptation factor
 
 
-def test_log_beta_is_minus_the_squared_distance_to_one_decoded_action_or_a_log_sum_over_all() -> None:
+def test_log_beta_is_minus_a_squared_distance_or_a_log_sum_over_all() -> None:
     rng, size = np.random.default_rng(3), 5
     s, u, z = rng.normal(size=(size, OBS)), rng.normal(size=(N, size, ACT)), rng.normal(size=(N, size, LATENT))
     decoded = net_by_hand(CODER.decoder, joined(s, z))
@@ -216,7 +216,7 @@ def test_log_beta_is_minus_the_squared_distance_to_one_decoded_action_or_a_log_s
 
 
 def test_the_factor_is_one_below_the_threshold_and_falls_exponentially_above() -> None:
-    config = made_config(epq, tau=2.0, ratio_temperature=0.5)
+    config = made_config(epq, support_threshold=2.0, ratio_temperature=0.5)
     threshold = -2.0 * 3 * np.log(2.0)
     log_beta = threshold + np.array([[-5.0, 0.0, 1.0, 4.0], [-1e4, -0.1, 2.0, 0.0]])
     wanted = [1.0, 1.0, (np.exp(-2.0) + np.exp(-4.0)) / 2, (np.exp(-8.0) + 1.0) / 2]
@@ -226,7 +226,7 @@ def test_the_factor_is_one_below_the_threshold_and_falls_exponentially_above() -
 @pytest.mark.parametrize(("away", "wanted"), [(0.0, "floor"), (6.0, "full")])
 def test_a_supported_policy_is_spared_and_another_one_pays_in_full(away: float, wanted: str) -> None:
     """The behaviour always decodes the same action; the policy's own is there, or far from it."""
-    config = made_config(epq, samples=N, tau=10.0, ratio_temperature=1.0, penalty_floor=0.005)
+    config = made_config(epq, samples=N, support_threshold=10.0, ratio_temperature=1.0, penalty_floor=0.005)
     action = np.array([0.3, -0.6])
     still = lambda inputs, *says: MLP([f32(np.zeros((inputs, len(says))))], [f32(says)], "relu")  # noqa: E731
     actor = TanhGaussian(still(OBS, *(action + away), -5.0, -5.0))
@@ -248,8 +248,8 @@ def test_latents_are_clipped_and_fresh_for_each_sampled_action() -> None:
 # How it starts
 
 
-def test_a_fresh_state_has_a_target_that_is_a_copy_a_temperature_of_one_and_the_fitted_vae(monkeypatch) -> None:
-    state, asked = started(epq, CONFIG, monkeypatch, PARTS)
+def test_a_new_state_has_a_copied_target_a_temperature_of_one_and_the_vae(monkeypatch) -> None:
+    state, asked = started(epq, CONFIG, monkeypatch, SETUP)
     assert asked == [([2, 5, 4], "relu", "rlkit-actor"), (2, [4, 5, 1], "relu", "rlkit-critic")]
     assert same_bits(state.target_critic, state.params.critic)
     assert same_bits(state.params.vae, CODER)
@@ -259,13 +259,13 @@ def test_a_fresh_state_has_a_target_that_is_a_copy_a_temperature_of_one_and_the_
     assert epq.policies(state) == {"policy": state.params.actor}
 
 
-def test_what_epq_adds_to_cql_defaults_to_the_authors_numbers_and_depth_batch_and_units_do_not() -> None:
+def test_defaults_are_the_authors_except_for_depth_batch_and_units() -> None:
     config = epq.Config()
-    assert (config.tau, config.epsilon, config.zeta, config.c_min) == (1.0, 0.5, 2.0, 0.2)
+    assert (config.support_threshold, config.epsilon, config.zeta, config.c_min) == (1.0, 0.5, 2.0, 0.2)
     assert (config.ratio_temperature, config.penalty_floor, config.neighbours) == (1.0, 0.005, 50)
     assert (config.conservatism, config.samples, config.cloning_steps) == (20.0, 10, 10_000)
-    assert (config.critic_lr, config.actor_lr, config.tau) == (3e-4, 1e-4, 0.005)
-    assert (config.vae.width, config.vae.depth, config.vae.batch, config.vae.rate) == (512, 2, 512, 1e-4)
+    assert (config.critic_lr, config.actor_lr, config.target_tau) == (3e-4, 1e-4, 0.005)
+    assert (config.vae.width, config.vae.depth, config.vae.batch, config.vae.lr) == (512, 2, 512, 1e-4)
     assert config.vae.steps == 2_000_000
     assert not config.use_q_beta
     assert not config.logsum

@@ -1,4 +1,4 @@
-"""What EPQ prepares: the weights of rows by hand, the value of the behaviour, and what is found again in the cache."""
+"""What EPQ prepares: weights of transitions by hand, the value of the behaviour, and what the cache keeps."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tests.algorithms.baseline_cases import f32, made_mlp
 OBS, ACT, LOG = 3, 2, 12
 
 
-def made_log(**changes: Any) -> Dataset:
-    """Three episodes of four rows: one ends, one is cut, one has no end."""
+def made_data(**changes: Any) -> Dataset:
+    """Three episodes of four steps: one ends, one is truncated, one has no end."""
     rng = np.random.default_rng(5)
     obs = rng.normal(size=(LOG + 1, OBS)).astype(np.float32)
     fields = {
@@ -43,7 +43,7 @@ def made_log(**changes: Any) -> Dataset:
     return Dataset(**(fields | changes))
 
 
-# The weights of rows
+# The weights of transitions
 
 
 def priority(**changes: Any) -> PriorityConfig:
@@ -56,7 +56,7 @@ def weights(obs: np.ndarray, value: Any, neighbours: int = 6, epsilon: float = 1
 
 def values(data: Dataset, rewards: str = "raw", **changes: Any) -> np.ndarray:
     norm = normaliser_in(data, "raw", rewards, 0.9)
-    return epq_behaviour.row_values(data, norm, priority(**changes), silent)[0]
+    return epq_behaviour.return_values(data, norm, priority(**changes), silent)[0]
 
 
 def test_a_weight_is_a_softmax_of_returns_over_the_neighbourhood(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,9 +101,9 @@ def test_weights_of_one_neighbourhood_add_up_to_one_however_large_the_returns() 
 
 
 def test_returns_do_not_leak_across_a_time_out() -> None:
-    data, other = made_log(), np.array(made_log().reward)
+    data, other = made_data(), np.array(made_data().reward)
     other[8:] += 1e3
-    changed = made_log(reward=other)
+    changed = made_data(reward=other)
     before, after = values(data), values(changed)
     np.testing.assert_array_equal(before[:8], after[:8])
     r = np.asarray(data.reward, np.float64)
@@ -111,36 +111,36 @@ def test_returns_do_not_leak_across_a_time_out() -> None:
 
 
 def test_returns_are_in_the_units_of_the_critics() -> None:
-    data = made_log()
-    scale = normaliser_in(data, "raw", "spread", 0.9).reward_scale
+    data = made_data()
+    scale = normaliser_in(data, "raw", "std", 0.9).reward_scale
     assert scale != 1.0
-    np.testing.assert_allclose(values(data, "spread"), data.returns_to_go(0.9) / scale, rtol=1e-6)
+    np.testing.assert_allclose(values(data, "std"), data.returns_to_go(0.9) / scale, rtol=1e-6)
 
 
 # The behaviour
 
 
 def test_the_value_of_the_behaviour_learns_from_actions_that_followed() -> None:
-    data = made_log()
-    rows = epq_behaviour.sarsa_rows(data, normaliser_in(data, "raw", "raw", 0.9))
+    data = made_data()
+    rows = epq_behaviour.sarsa_transitions(data, normaliser_in(data, "raw", "raw", 0.9))
     kept = [0, 1, 2, 3, 4, 5, 6, 8, 9, 10]  # neither row 7, which was cut, nor the last one
     np.testing.assert_array_equal(rows.features, data.obs[kept])
     alive = np.array(kept) != 3
     np.testing.assert_allclose(np.asarray(rows.next_action)[alive], data.action[np.array(kept) + 1][alive], atol=1e-6)
     with pytest.raises(UserError, match="use_q_beta"):
-        epq_behaviour.sarsa_rows(
-            made_log(terminal=np.zeros(LOG, bool), timeout=np.ones(LOG, bool)), normaliser_in(data, "raw", "raw", 0.9)
+        epq_behaviour.sarsa_transitions(
+            made_data(terminal=np.zeros(LOG, bool), timeout=np.ones(LOG, bool)), normaliser_in(data, "raw", "raw", 0.9)
         )
 
 
 def test_the_value_of_the_behaviour_is_its_return_where_everything_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epq_behaviour, "TARGET_RATE", 1.0)
-    data = made_log(terminal=np.arange(LOG) % 2 == 1, timeout=np.zeros(LOG, bool))
+    monkeypatch.setattr(epq_behaviour, "TARGET_TAU", 1.0)
+    data = made_data(terminal=np.arange(LOG) % 2 == 1, timeout=np.zeros(LOG, bool))
     recipe = VAEConfig(steps=600, batch=32, rate=1e-2, evaluate_every=300)
     np.testing.assert_allclose(values(data, q_beta=QBetaConfig(0.9, 32, 1, recipe)), data.returns_to_go(0.9), atol=0.1)
 
 
-def test_a_behaviour_model_that_diverges_says_so() -> None:
+def test_a_behaviour_model_that_diverges_is_refused() -> None:
     config, rng = VAEConfig(width=4, depth=1, steps=2, batch=2, evaluate_every=2), np.random.default_rng(1)
     coder = VAE(made_mlp(rng, [OBS + ACT, 5, 12]), made_mlp(rng, [OBS + 6, 5, ACT]))
     rows = f32(np.full((4, OBS), np.nan)), jnp.zeros((4, ACT))
@@ -149,7 +149,7 @@ def test_a_behaviour_model_that_diverges_says_so() -> None:
 
 
 SMALL = {"gamma": 0.9, "width": 4, "depth": 1, "epsilon": 3.0, "states": "raw", "rewards": "raw"}
-SMALL |= {"vae.width": 4, "vae.steps": 20, "vae.batch": 4, "vae.evaluate_every": 20, "vae.rate": 1e-2}
+SMALL |= {"vae.width": 4, "vae.steps": 20, "vae.batch": 4, "vae.evaluate_every": 20, "vae.lr": 1e-2}
 
 
 @pytest.fixture
@@ -157,47 +157,47 @@ def own_cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PSPO_CACHE", str(tmp_path))
 
 
-def test_what_was_prepared_is_found_again(own_cache) -> None:
+def test_what_was_prepared_is_loaded_from_the_cache(own_cache) -> None:
     def prepared() -> tuple[np.ndarray, dict[str, Any], set[str]]:
         seen: set[str] = set()
-        setup, facts = epq.prepare(build(epq.Config, SMALL), made_log(), 0, lambda stage, *_: seen.add(stage))
-        return np.asarray(setup.arrays.weight), facts, seen
+        setup, info = epq.prepare(build(epq.Config, SMALL), made_data(), 0, lambda stage, *_: seen.add(stage))
+        return np.asarray(setup.arrays.weight), info, seen
 
-    (weight, facts, seen), (again, found, nothing) = prepared(), prepared()
+    (weight, info, seen), (again, found, nothing) = prepared(), prepared()
     assert (seen, nothing) == ({"behaviour VAE", "nearest states"}, set())
     np.testing.assert_array_equal(weight, again)
-    assert (facts["behaviour"]["cached"], facts["priorities"]["search"]["cached"]) == (False, False)
+    assert (info["behaviour"]["cached"], info["priorities"]["search"]["cached"]) == (False, False)
     assert (found["behaviour"]["cached"], found["priorities"]["search"]["cached"]) == (True, True)
     for name in ("behaviour", "priorities"):
-        assert facts[name]["digest"] == found[name]["digest"]
-    near, spacing = neighbourhoods(made_log().obs, 50, 3.0)
-    np.testing.assert_array_equal(weight, epq_behaviour.priority_weights(near, values(made_log()), 2.0))
-    for one in (facts, found):
+        assert info[name]["digest"] == found[name]["digest"]
+    near, spacing = neighbourhoods(made_data().obs, 50, 3.0)
+    np.testing.assert_array_equal(weight, epq_behaviour.priority_weights(near, values(made_data()), 2.0))
+    for one in (info, found):
         assert one["priorities"]["search"]["neighbours"] == near.others > 0.0
         assert one["priorities"]["search"]["spacing"] == spacing
 
 
-def weighed(states: str = "raw", rewards: str = "raw", **changes: Any) -> tuple[np.ndarray, set[str]]:
+def weighted(states: str = "raw", rewards: str = "raw", **changes: Any) -> tuple[np.ndarray, set[str]]:
     """The weights, and which stages it took to find them."""
-    data, seen = made_log(), set()
+    data, seen = made_data(), set()
     norm = normaliser_in(data, states, rewards, 0.9)
     weight, _ = epq_behaviour.make_weights(data, norm, priority(**changes), lambda stage, *_: seen.add(stage))
     return np.asarray(weight), seen
 
 
-def test_neighbours_are_searched_anew_only_where_states_or_their_reach_change(own_cache) -> None:
-    """Neither units, nor returns, nor what is made of them have a part in who is near whom."""
-    first, seen = weighed()
+def test_neighbours_are_searched_again_only_where_states_or_the_radius_change(own_cache) -> None:
+    """Units, returns and weights have no effect on neighbours."""
+    first, seen = weighted()
     assert seen == {"nearest states"}
-    for changes in ({"zeta": 3.0}, {"gamma": 0.5}, {"rewards": "spread"}):
-        weight, seen = weighed(**changes)
+    for changes in ({"zeta": 3.0}, {"gamma": 0.5}, {"rewards": "std"}):
+        weight, seen = weighted(**changes)
         assert seen == set(), changes
         assert np.abs(weight - first).max() > 1e-3, changes  # what they do change is not taken from the cache
-    weight, seen = weighed(states="zscore")
+    weight, seen = weighted(states="zscore")
     assert seen == set()
     np.testing.assert_array_equal(weight, first)
     for search in (SearchConfig(6, 2.0), SearchConfig(2, 1.5)):
-        assert weighed(search=search)[1] == {"nearest states"}
+        assert weighted(search=search)[1] == {"nearest states"}
 
 
 def test_the_value_of_the_behaviour_is_learned_once_for_all_temperatures(own_cache, monkeypatch) -> None:
@@ -207,9 +207,9 @@ def test_the_value_of_the_behaviour_is_learned_once_for_all_temperatures(own_cac
 
     monkeypatch.setattr(epq_behaviour, "fit_q_beta", fitted)
     recipe = QBetaConfig(0.9, 4, 1, VAEConfig())
-    first, seen = weighed(q_beta=recipe)
+    first, seen = weighted(q_beta=recipe)
     assert seen == {"nearest states", "behaviour value"}
-    other, seen = weighed(q_beta=recipe, zeta=0.01)
+    other, seen = weighted(q_beta=recipe, zeta=0.01)
     assert seen == set()
     assert not np.array_equal(first, other)
-    assert weighed(q_beta=recipe, states="zscore")[1] == {"behaviour value"}
+    assert weighted(q_beta=recipe, states="zscore")[1] == {"behaviour value"}

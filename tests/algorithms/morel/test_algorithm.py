@@ -1,4 +1,4 @@
-"""MOReL: where rollouts halt and what that is worth, both thresholds, and its two forms, against NumPy."""
+"""MOReL: where rollouts halt and what a halt pays, both thresholds, and its two forms, against NumPy."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from pspo.nets.mlp import MLP
 from pspo.policies.policy import from_network
 from tests.algorithms.baseline_cases import (
     f32,
-    made_log,
+    made_data,
     made_state,
 )
 from tests.algorithms.contract_cases import CHUNK, LEARNERS, make_case
-from tests.algorithms.tiny_task import score, tiny_log
+from tests.algorithms.tiny_task import score, tiny_dataset
 from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
 KEY = jax.random.PRNGKey(7)
@@ -64,7 +64,7 @@ def near(norm: Any, obs: Any, action: Any, next_obs: Any) -> Any:
     return jnp.abs(next_obs[..., 1] + 0.15) < 0.01
 
 
-def two_member_parts() -> morel.Setup:
+def two_member_setup() -> morel.Setup:
     arrays = morel.Arrays(two_members(), near, f32(STARTS), jnp.float32(THRESHOLD))  # pyright: ignore[reportArgumentType]
     return morel.Setup(arrays, NORM, MODEL_NORM, unlimited())
 
@@ -76,7 +76,7 @@ def path_by_hand(start: np.ndarray, member: int) -> list[tuple[Any, ...]]:
         drawn = obs[1]  # the policy: its mean is the second column, and its noise is nothing
         action = np.clip(drawn, -1.0, 1.0)
         after = obs + np.array([action * member, 0.1])
-        halted = abs(action) / 2.0 > THRESHOLD  # in units of the column's spread
+        halted = abs(action) / 2.0 > THRESHOLD  # in units of the column's standard deviation
         reward = (2.0 * (1 + member) - PENALTY * halted) / 0.5  # models' unit 2, critics' 0.5, penalty raw
         ended = abs(after[1] + 0.15) < 0.01
         steps.append((obs, drawn, reward, after, halted or ended, halted))
@@ -90,8 +90,8 @@ def test_rollouts_halt_where_two_models_disagree() -> None:
     """By construction: where the action exceeds 0.4 in size. Every path is in one member, and pays for a halt only."""
     config = morel.Config(paths=12, rollout_horizon=HORIZON, halt_penalty=PENALTY)
     policy = LinearGaussian(MLP([f32([[0.0], [1.0]])], [f32([0.0])], "tanh"), f32([-30.0]))
-    logged = jnp.zeros((24, 2))
-    roll = jax.jit(lambda key: morel.roll(config, two_member_parts(), policy, logged, key))
+    disc = jnp.zeros((24, 2))
+    roll = jax.jit(lambda key: morel.roll(config, two_member_setup(), policy, disc, key))
     paths, alive = jax.tree.map(np.asarray, roll(KEY))
     assert alive.shape == (HORIZON, 24)
     kinds = set()
@@ -108,30 +108,30 @@ def test_rollouts_halt_where_two_models_disagree() -> None:
 
 
 def test_paths_start_where_episodes_do_or_anywhere() -> None:
-    first, logged = f32([[0.0], [1.0]]), f32(np.full((400, 1), 7.0))
+    first, disc = f32([[0.0], [1.0]]), f32(np.full((400, 1), 7.0))
     shares = {}
     for share in (0.0, 0.3, 1.0):
-        starts = np.asarray(morel.begin(morel.Config(start_anywhere=share), first, logged, KEY))[:, 0]
+        starts = np.asarray(morel.start_states(morel.Config(start_anywhere=share), first, disc, KEY))[:, 0]
         shares[share] = [(starts == value).mean() for value in (0.0, 1.0, 7.0)]
     np.testing.assert_allclose(shares[0.0], [0.5, 0.5, 0.0], atol=0.1)
     np.testing.assert_allclose(shares[0.3], [0.35, 0.35, 0.3], atol=0.1)
     assert shares[1.0] == [0.0, 0.0, 1.0]
 
 
-def test_in_the_sac_form_a_halt_is_terminal_and_pays_the_lowest_reward_less_the_penalty(monkeypatch) -> None:
+def test_in_the_sac_form_a_halt_ends_with_the_lowest_reward_less_the_penalty(monkeypatch) -> None:
     obs, action = np.array([[0.0, 0.0], [1.0, 0.5], [2.0, -0.25]]), np.array([[0.3], [-0.9], [0.0]])
     member, noise = np.array([0, 1, 1]), np.random.default_rng(0).normal(scale=1e-3, size=(3, 3))
     monkeypatch.setattr(morel, "random_member", lambda *_: jnp.asarray(member))
-    monkeypatch.setattr(morel, "target_noise", lambda *_: f32(noise))
+    monkeypatch.setattr(morel, "outcome_noise", lambda *_: f32(noise))
 
     class Actor:
         def unit_action(self, features: Any, key: Any) -> Any:
             return f32(action)
 
     config, lowest = morel.Config(form="sac", halt_penalty=PENALTY), jnp.float32(-4.0)
-    step = partial(morel.halting_step, config, two_member_parts().world, jnp.float32(THRESHOLD), lowest, Actor())  # pyright: ignore[reportArgumentType]
+    step = partial(morel.halting_step, config, two_member_setup().model_env, jnp.float32(THRESHOLD), lowest, Actor())  # pyright: ignore[reportArgumentType]
     next_obs, rows = jax.jit(step)(f32(obs), KEY)
-    std = 0.5 - np.log1p(np.exp(0.5))  # the soft clamp at a raw log spread of zero
+    std = 0.5 - np.log1p(np.exp(0.5))  # the soft clamp at a raw data-std of zero
     std = np.exp(-5.0 + np.log1p(np.exp(std + 5.0)))
     moved = np.array([[0.0, 0.1], [-0.9, 0.1], [0.0, 0.1]]) + std * noise[:, :2]
     reward = 2.0 * (1.0 + member + std * noise[:, 2]) / 0.5
@@ -144,54 +144,54 @@ def test_in_the_sac_form_a_halt_is_terminal_and_pays_the_lowest_reward_less_the_
     np.testing.assert_array_equal(rows.action, f32(action))
 
 
-def test_the_lowest_reward_is_the_logs() -> None:
-    config, log = morel.Config(form="sac", starts=4, rollout_horizon=1, width=4, depth=1), made_log()
+def test_the_lowest_reward_is_the_datasets() -> None:
+    config, data = morel.Config(form="sac", starts=4, rollout_horizon=1, width=4, depth=1), made_data()
     state = made_state(morel, config)
     assert isinstance(state, model_based.State)
     seen = {}
 
-    def watched(config: Any, log: Any, buffer: Any, step: Any, key: Any) -> Any:
+    def watched(config: Any, data: Any, buffer: Any, step: Any, key: Any) -> Any:
         seen["lowest"] = float(step.args[3])
         return buffer, {}
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(morel, "refresh", watched)
-        morel.begin_chunk(config, two_member_parts(), log, state)
-    assert seen["lowest"] == float(np.asarray(log.transitions.reward).min())
+        morel.begin_chunk(config, two_member_setup(), data, state)
+    assert seen["lowest"] == float(np.asarray(data.transitions.reward).min())
 
 
 # The threshold
 
 
-def test_the_threshold_comes_from_the_disagreement_over_the_log(monkeypatch) -> None:
-    """Both forms in NumPy, from the elite's two members; looked at in blocks."""
+def test_the_threshold_comes_from_the_disagreement_over_the_dataset(monkeypatch) -> None:
+    """Both forms in NumPy, from the elite's two members; computed in blocks."""
     monkeypatch.setattr(morel, "BLOCK", 150)
-    data = tiny_log(400)
+    data = tiny_dataset(400)
     config = morel.Config(caution=1.5, elites=2, termination="none")
     made = made_ensemble(members=3, inputs=fit_normaliser(data, config.gamma).features + 2, targets=4)
     monkeypatch.setattr(model_based, "load_or_fit_pool", lambda *_: (Pool(made, jnp.zeros(3)), {}))
-    setup, facts = morel.prepare(config, data, 0, lambda *_: None)
+    setup, info = morel.prepare(config, data, 0, lambda *_: None)
     models, norm = setup.arrays.pool, setup.model_norm
-    assert models.size == len(facts["pool"]["elites"]) == 2
+    assert models.size == len(info["pool"]["elites"]) == 2
     x = np.concatenate([np.asarray(norm.encode(data.obs)), norm.unit_action(data.action)], axis=1).astype(np.float64)
     one, other = (predict_by_hand(models, m, x)[0][:, :-1] for m in range(2))
     by_hand = np.sqrt((((one - other) / norm.obs_std) ** 2).sum(1))
-    logged = morel.logged_disagreement(data, norm, models)
-    np.testing.assert_allclose(logged, by_hand, rtol=1e-3, atol=1e-5)
+    disc = morel.dataset_disagreement(data, norm, models)
+    np.testing.assert_allclose(disc, by_hand, rtol=1e-3, atol=1e-5)
     expected = by_hand.max() / 1.5
     assert float(setup.arrays.threshold) == pytest.approx(expected, rel=1e-4)
-    assert facts["halt_threshold"] == pytest.approx(expected, rel=1e-4)
-    assert facts["halt_logged_share"] == pytest.approx((by_hand > expected).mean(), abs=0.005)
-    assert 0.0 < facts["halt_logged_share"] < 1.0
-    spread = morel.Config(pessimism="std", beta=2.5)
-    assert morel.halting_threshold(spread, logged) == pytest.approx(by_hand.mean() + 2.5 * by_hand.std(), rel=1e-4)
+    assert info["halt_threshold"] == pytest.approx(expected, rel=1e-4)
+    assert info["halt_logged_share"] == pytest.approx((by_hand > expected).mean(), abs=0.005)
+    assert 0.0 < info["halt_logged_share"] < 1.0
+    by_std = morel.Config(pessimism="std", beta=2.5)
+    assert morel.halting_threshold(by_std, disc) == pytest.approx(by_hand.mean() + 2.5 * by_hand.std(), rel=1e-4)
     np.testing.assert_array_equal(setup.arrays.starts, data.obs[::10])  # the first state of every episode
 
 
 def test_the_sac_form_refuses_the_rollouts_of_the_other() -> None:
     config = build(morel.Config, {"form": "sac"})
     with pytest.raises(UserError, match=r"rollout_horizon=700 \(5 is usual\)"):
-        morel.prepare(config, tiny_log(20), 0, lambda *_: None)
+        morel.prepare(config, tiny_dataset(20), 0, lambda *_: None)
     morel.require_short_rollouts(build(morel.Config, {"form": "sac", "rollout_horizon": 5}))
     morel.require_short_rollouts(build(morel.Config, {}))
 
@@ -200,13 +200,13 @@ def test_the_sac_form_refuses_the_rollouts_of_the_other() -> None:
 
 
 def test_each_form_draws_what_it_needs() -> None:
-    log = made_log()
+    data = made_data()
     for form, rows in (("npg", 3 * 50), ("sac", 8)):
-        config = build(morel.Config, {"form": form, "batch": 8, "model.pool": 3})  # four are asked for, three there
-        assert jax.eval_shape(lambda k, c=config: morel.draw(c, log, k), KEY).reward.shape == (rows,)
+        config = build(morel.Config, {"form": form, "batch": 8, "model.pool": 3})  # four are asked for, three exist
+        assert jax.eval_shape(lambda k, c=config: morel.draw(c, data, k), KEY).reward.shape == (rows,)
         if form == "npg":
             state = made_state(morel, morel.Config(width=4, cloning_steps=0))
-            assert morel.begin_chunk(config, two_member_parts(), log, state) == (state, {})
+            assert morel.begin_chunk(config, two_member_setup(), data, state) == (state, None, {})
 
 
 # The other form
@@ -218,10 +218,10 @@ def test_the_sac_form_learns_the_tiny_task_because_it_halts() -> None:
     rates = {"actor_lr": 3e-3, "critic_lr": 3e-3, "tau": 0.05}
     scores = {}
     for caution in (2.0, 1e-3):
-        case = make_case("morel", tiny_log(), **settings, **rates, caution=caution)
+        case = make_case("morel", tiny_dataset(), **settings, **rates, caution=caution)
         state, metrics = case.start(0), {}
         for _ in range(30):
-            state, metrics = case.go_on(state)
+            state, metrics = case.run_chunk(state)
         assert all(np.isfinite(value) for value in metrics.values())
         policy = case.module.policies(state)["policy"]
         assert isinstance(policy, TanhGaussian)

@@ -1,4 +1,4 @@
-"""MOReL's natural steps: whole iterations against NumPy, what follows a halt does not count, the cloned start."""
+"""MOReL's natural steps: whole iterations against NumPy, what follows a halt does not count, behaviour cloning."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tests.algorithms.baseline_cases import (
     encoded,
     f32,
     made_config,
-    made_log,
+    made_data,
     made_norm,
-    made_parts,
+    made_setup,
     made_state,
     net_by_hand,
     same_bits,
@@ -101,7 +101,7 @@ def policy_by_hand(
     weight: np.ndarray,
     chosen: np.ndarray,
 ) -> tuple[Any, float]:
-    """g by differences, F made explicitly on the `chosen` rows, the system solved, the spread bounded."""
+    """g by differences, F made explicitly on the `chosen` steps, the system solved, the standard deviation bounded."""
 
     def objective(policy: Any) -> float:
         mean = mean_by_hand(policy.net, features)
@@ -150,7 +150,7 @@ def baseline_by_hand(config: Any, state: Any, inputs: np.ndarray, target: np.nda
 
 
 def improved(config: Any) -> Any:
-    """(state, paths) -> the next state and the log line, compiled."""
+    """(state, paths) -> the next state and metrics, compiled."""
     return jax.jit(lambda state, paths: morel_npg.improve(config, made_norm(), state, paths, jnp.asarray(ALIVE), KEY))
 
 
@@ -246,23 +246,23 @@ def test_steps_that_happened_come_first_in_a_random_order() -> None:
 # The start
 
 
-def test_a_policy_begins_as_a_clone_with_its_own_spread() -> None:
-    """On a log whose action is a function of the state, least squares finds it; the spread is not fitted."""
-    log = made_log()
-    action = f32(np.clip(0.5 * encoded(log.transitions.obs) + 0.1, -1.0, 1.0))
-    log = log._replace(rows=log.transitions._replace(action=action))
+def test_a_policy_starts_from_behaviour_cloning_with_its_own_std() -> None:
+    """Where actions are a function of the state, least squares finds it; the standard deviation is not fitted."""
+    data = made_data()
+    action = f32(np.clip(0.5 * encoded(data.transitions.obs) + 0.1, -1.0, 1.0))
+    data = data._replace(transitions=data.transitions._replace(action=action))
     config = natural_config(cloning_steps=300, cloning_lr=0.02, log_std=-0.7)
     fresh, state = (
-        jax.jit(lambda key, c=c: morel.init(c, made_parts(), log, key))(KEY)  # pyright: ignore[reportArgumentType]
+        jax.jit(lambda key, c=c: morel.init(c, made_setup(), data, key))(KEY)  # pyright: ignore[reportArgumentType]
         for c in (natural_config(log_std=-0.7), config)
     )
     assert isinstance(state, morel_npg.State)
     assert isinstance(fresh, morel_npg.State)
     before, after = (
-        ((mean_by_hand(s.policy.net, encoded(log.transitions.obs)) - action) ** 2).mean() for s in (fresh, state)
+        ((mean_by_hand(s.policy.net, encoded(data.transitions.obs)) - action) ** 2).mean() for s in (fresh, state)
     )
     assert after < 0.05 * before
-    assert np.abs(mean_by_hand(fresh.policy.net, encoded(log.transitions.obs))).max() < 0.05  # its last layer is small
+    assert np.abs(mean_by_hand(fresh.policy.net, encoded(data.transitions.obs))).max() < 0.05  # its last layer is small
     np.testing.assert_array_equal(state.policy.log_std, np.float32(-0.7))
     assert (state.policy.net.activation, state.baseline.activation) == ("tanh", "relu")
     assert [w.shape for w in state.baseline.weights] == [(OBS + 4, 4), (4, 4), (4, 1)]

@@ -1,4 +1,4 @@
-"""A tiny PMDB made by NumPy: nothing is fitted."""
+"""A tiny PMDB made by NumPy; nothing is fitted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import scipy.special
 from pspo.algorithms.pmdb import algorithm as pmdb
 from pspo.algorithms.pmdb.game import Units
 from pspo.dynamics.termination import KnownTermination
-from tests.algorithms.baseline_cases import ACT, OBS, f32, made_config, made_norm, made_rows, made_state
+from tests.algorithms.baseline_cases import ACT, OBS, f32, made_config, made_norm, made_state, made_transitions
 from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, unlimited
 
 REAL, GAME, POOL = 8, 6, 3
@@ -28,7 +28,7 @@ def ends(obs: Any, action: Any, next_obs: Any) -> Any:
     return next_obs[..., 0] > 0.8
 
 
-def made_parts() -> pmdb.Setup:
+def made_setup() -> pmdb.Setup:
     pool = made_ensemble(members=POOL, inputs=OBS + ACT, targets=OBS + 1)
     return pmdb.Setup(
         pmdb.Arrays(pool, KnownTermination(ends)), made_norm(), MODEL_NORM, UNITS, unlimited(MODEL_NORM.obs_mean.size)
@@ -36,7 +36,7 @@ def made_parts() -> pmdb.Setup:
 
 
 def made_batch() -> pmdb.Batch:
-    return pmdb.Batch(made_rows(REAL), f32(np.random.default_rng(8).normal(size=(GAME, OBS))))
+    return pmdb.Batch(made_transitions(REAL), f32(np.random.default_rng(8).normal(size=(GAME, OBS))))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""PMDB: temperature, soft value and weights of sampled actions, units, soft ends and chains, against NumPy."""
+"""PMDB: temperature, soft value and weights of sampled actions, units, soft ends and rollouts, against NumPy."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import scipy.special
 import scipy.stats
 
 from pspo.algorithms.pmdb import algorithm as pmdb
-from pspo.algorithms.pmdb.game import ModelPredictions, advance, foresee, make_units, models_of, stay_probability
+from pspo.algorithms.pmdb.game import ModelPredictions, follow, make_units, models_of, predict, stay_probability
 from pspo.algorithms.pmdb.values import Gaussian, candidates, improved_log_weights, soft_value, temperature
-from pspo.algorithms.pspo.rollout import PersistentRollouts
 from pspo.algorithms.registry import preset
 from pspo.core.config import build
 from pspo.core.errors import UserError
 from pspo.core.progress import silent
 from pspo.dynamics.model_env import ModelEnv
+from pspo.dynamics.persistent_rollouts import PersistentRollouts
 from pspo.dynamics.termination import KnownTermination
-from tests.algorithms.baseline_cases import ACT, OBS, f32, made_log, made_norm, same_bits, started
+from tests.algorithms.baseline_cases import ACT, OBS, f32, made_data, made_norm, same_bits, started
 from tests.algorithms.pmdb.pmdb_cases import CONFIG, MODEL_NORM, POOL, UNITS, ends, stay_by_hand
-from tests.algorithms.tiny_task import tiny_log
+from tests.algorithms.tiny_task import tiny_dataset
 from tests.dynamics.dynamics_cases import made_ensemble, unlimited
 
-# What sampled actions say
+# Estimates from sampled actions
 
 
 SOFT = jax.jit(lambda q, w, lowest: (alpha := temperature(q, w, 5.0, lowest), soft_value(q, w, alpha)))
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
-def test_with_weights_of_one_the_temperature_is_maximum_less_mean_over_the_divergence(scale: float) -> None:
+def test_with_equal_weights_the_temperature_is_maximum_less_mean_over_kl(scale: float) -> None:
     q = scale * np.random.default_rng(0).uniform(size=(20, 7))
     alpha, value = SOFT(f32(q), jnp.zeros((20, 7)), 1e-5)
     np.testing.assert_allclose(alpha, (q.max(0) - q.mean(0)) / 5.0, rtol=1e-2)
@@ -39,7 +39,7 @@ def test_with_weights_of_one_the_temperature_is_maximum_less_mean_over_the_diver
     assert np.all(value <= q.max(0))
 
 
-def test_a_soft_value_lies_between_weighted_mean_and_maximum_and_its_policy_within_the_divergence() -> None:
+def test_a_soft_value_is_between_mean_and_maximum_and_its_policy_within_kl() -> None:
     rng = np.random.default_rng(1)
     q, log_ratio = rng.normal(size=(20, 500)), rng.normal(scale=2.0, size=(20, 500))
     weight = scipy.special.softmax(log_ratio, axis=0)
@@ -55,7 +55,7 @@ def test_a_soft_value_lies_between_weighted_mean_and_maximum_and_its_policy_with
     assert divergence.max() > 1.0
 
 
-def test_where_all_values_are_equal_the_temperature_is_the_lowest_and_the_value_theirs() -> None:
+def test_equal_values_give_the_lowest_temperature_and_that_value() -> None:
     log_ratio = f32(np.random.default_rng(2).normal(size=(4, 3)))
     alpha, value = SOFT(jnp.full((4, 3), 7.0), log_ratio, 0.01)
     np.testing.assert_allclose(alpha, 0.01)
@@ -79,7 +79,7 @@ def test_actions_of_another_policy_count_by_the_ratio_of_densities_after_the_tan
 
 
 def test_a_value_from_the_actors_actions_is_that_of_the_reference_policy() -> None:
-    """alpha log E_ref exp(Q / alpha), by quadrature; what the actor does more often must not count more."""
+    """alpha data E_ref exp(Q / alpha), by quadrature; what the actor does more often must not count more."""
     actor, reference = (Gaussian(f32([[m]]), f32([[s]])) for m, s in ((0.8, -0.3), (-0.2, 0.1)))
     noise = np.random.default_rng(4).normal(size=(40_000, 1, 1))
     drawn = candidates(actor, reference, f32(noise))
@@ -107,31 +107,31 @@ def test_a_divergence_is_that_of_two_gaussians() -> None:
 
 
 def test_the_authors_unit_maps_rewards_into_the_middle_of_zero_to_one() -> None:
-    log = tiny_log(400)
-    norm, units = make_units(log, "raw", "unit", 0.99)
-    mapped = log.reward / float(norm.reward_scale) - units.shift
+    data = tiny_dataset(400)
+    norm, units = make_units(data, "raw", "unit", 0.99)
+    mapped = data.reward / float(norm.reward_scale) - units.shift
     assert mapped.min() == pytest.approx(1 / 22, abs=1e-5)
     assert mapped.max() == pytest.approx(21 / 22, abs=1e-5)
     np.testing.assert_allclose(units[1:], [0.0, 1.0, 0.0, 100.0], atol=1e-4)
     np.testing.assert_array_equal(norm.obs_std, 1.0)
-    constant = make_units(tiny_log(400, reward=np.full(400, 3.0)), "raw", "unit", 0.99)[1]
+    constant = make_units(tiny_dataset(400, reward=np.full(400, 3.0)), "raw", "unit", 0.99)[1]
     assert np.isfinite(constant).all()
 
 
-def test_without_a_discount_values_stay_within_the_logs_returns_and_rewards_are_not_shifted() -> None:
-    log = tiny_log(400, reward=np.random.default_rng(0).normal(-0.5, 1.0, 400))
-    norm, units = make_units(log, "features", "spread", 1.0)
-    scale, span = float(norm.reward_scale), float(np.ptp(log.reward))
-    assert scale == pytest.approx(log.returns_to_go(1.0).std(), rel=1e-5)
+def test_without_a_discount_values_stay_within_returns_and_nothing_is_shifted() -> None:
+    data = tiny_dataset(400, reward=np.random.default_rng(0).normal(-0.5, 1.0, 400))
+    norm, units = make_units(data, "features", "std", 1.0)
+    scale, span = float(norm.reward_scale), float(np.ptp(data.reward))
+    assert scale == pytest.approx(data.returns_to_go(1.0).std(), rel=1e-5)
     assert units.shift == 0.0
-    limits = [log.reward.min() - 0.05 * span, log.reward.max() + 0.05 * span]
+    limits = [data.reward.min() - 0.05 * span, data.reward.max() + 0.05 * span]
     np.testing.assert_allclose(units[1:3], np.array(limits) / scale, rtol=1e-5)
-    to_go = log.returns_to_go(1.0) / scale
+    to_go = data.returns_to_go(1.0) / scale
     np.testing.assert_allclose(units[3:], [min(to_go.min(), 0.0), max(to_go.max(), 0.0)], rtol=1e-5)
-    discounted = make_units(log, "features", "raw", 0.9)[1]
+    discounted = make_units(data, "features", "raw", 0.9)[1]
     np.testing.assert_allclose(discounted[3:], 10.0 * np.array(limits), rtol=1e-5)
     with pytest.raises(UserError, match="rewards=std"):
-        make_units(log, "features", "unit", 1.0)
+        make_units(data, "features", "unit", 1.0)
 
 
 @pytest.mark.parametrize("name", ["laptop", "paper", "smoke"])
@@ -155,40 +155,40 @@ def test_rollouts_end_softly_between_eleven_and_twenty_one_half_ranges() -> None
     assert float(stay_probability(flat, f32(MODEL_NORM.obs_low) + 1.0)) == 1.0
 
 
-def test_predictions_may_leave_the_logs_range_but_counters_stay_on_their_values() -> None:
+def test_predictions_may_leave_the_datasets_range_but_counters_stay_on_values() -> None:
     grid = MODEL_NORM._replace(grid_column=np.array([1], np.int32), grid_points=np.array([[0.0, 1.0, 2.0]], np.float32))
     pool = made_ensemble(members=POOL, inputs=grid.features + ACT, targets=OBS + 1)
-    place = ModelEnv(pool, KnownTermination(ends), grid, made_norm(), unlimited(OBS))
+    env = ModelEnv(pool, KnownTermination(ends), grid, made_norm(), unlimited(OBS))
     rng = np.random.default_rng(5)
     obs, action, noise = (
         f32(rng.normal(size=(40, OBS))),
         f32(rng.uniform(-1, 1, (40, ACT))),
         f32(rng.normal(size=(2, 1, 40, OBS))),
     )
-    found = foresee(place, UNITS, obs, action, noise)
+    found = predict(env, UNITS, obs, action, noise)
     assert np.abs(found.next_obs[..., 0]).max() > 0.5
     assert set(np.unique(found.next_obs[..., 1])) <= {0.0, 1.0, 2.0}
 
 
 def test_a_small_pool_is_asked_as_a_whole_and_of_a_large_one_only_the_drawn() -> None:
     pool, drawn = made_ensemble(members=POOL), jnp.asarray([2, 0, 2])
-    models, place = models_of(pool, drawn)
+    models, env = models_of(pool, drawn)
     assert models is pool
-    np.testing.assert_array_equal(place, drawn)
-    models, place = models_of(pool, drawn[:2])
+    np.testing.assert_array_equal(env, drawn)
+    models, env = models_of(pool, drawn[:2])
     np.testing.assert_array_equal(models.log_std_low, np.asarray(pool.log_std_low)[[2, 0]])
-    np.testing.assert_array_equal(place, [0, 1])
+    np.testing.assert_array_equal(env, [0, 1])
 
 
-def test_chains_go_on_in_their_member_until_they_end_or_grow_old() -> None:
+def test_rollouts_continue_in_their_member_until_an_end_or_the_horizon() -> None:
     rng = np.random.default_rng(6)
     end = np.zeros((2, 3, 5), np.float32)
     end[0, 1, 0], end[0, 2, 1], end[1, 0, 2] = 1.0, 1.0, 1.0  # of the first draw, and of the right member, one counts
-    foreseen = ModelPredictions(f32(rng.normal(size=(2, 3, 5, OBS))), f32(end), jnp.zeros((3, 5)))
+    predictions = ModelPredictions(f32(rng.normal(size=(2, 3, 5, OBS))), f32(end), jnp.zeros((3, 5)))
     rollouts = PersistentRollouts(jnp.zeros((5, OBS)), jnp.asarray([0, 1, 2, 3, 0], jnp.int32), jnp.zeros(5, jnp.int32))
     member, restart = jnp.asarray([1, 1, 0, 2, 2], jnp.int32), f32(rng.normal(size=(5, OBS)))
-    after = advance(rollouts, foreseen, member, jax.random.PRNGKey(0), restart, 4)
-    gone = np.asarray(foreseen.next_obs)[0, np.asarray(member), np.arange(5)]
+    after = follow(rollouts, predictions, member, jax.random.PRNGKey(0), restart, 4)
+    gone = np.asarray(predictions.next_obs)[0, np.asarray(member), np.arange(5)]
     np.testing.assert_array_equal(after.obs, np.where([[1], [0], [0], [1], [0]], restart, gone))
     np.testing.assert_array_equal(after.age, [0, 2, 3, 0, 1])
     np.testing.assert_array_equal(after.member, member)
@@ -217,7 +217,7 @@ def test_the_defaults_are_the_authors() -> None:
     assert (config.width, config.depth) == (256, 3)
 
 
-def test_a_fresh_state_has_copies_for_averages_and_chains_of_all_ages(monkeypatch) -> None:
+def test_a_new_state_has_copies_for_averages_and_rollouts_of_all_ages(monkeypatch) -> None:
     fresh, asked = started(pmdb, CONFIG, monkeypatch)
     assert asked == [([2, 5, 4], "relu", "keras"), (2, [4, 5, 1], "relu", "keras")]
     actor = fresh.params.actor
@@ -225,19 +225,19 @@ def test_a_fresh_state_has_copies_for_averages_and_chains_of_all_ages(monkeypatc
     assert same_bits(fresh.reference, actor)
     assert same_bits(fresh.target_critic, fresh.params.critic)
     np.testing.assert_array_equal(fresh.rollouts.age, [0, 1, 2, 3, 0, 1])
-    logged = np.asarray(made_log().rows.obs)
-    assert all((np.asarray(obs) == logged).all(1).any() for obs in fresh.rollouts.obs)
+    states = np.asarray(made_data().transitions.obs)
+    assert all((np.asarray(obs) == states).all(1).any() for obs in fresh.rollouts.obs)
     assert pmdb.policies(fresh) == {"policy": fresh.reference, "actor": actor}
 
 
-def test_chains_restart_from_logged_states_on_either_side_of_a_row_but_not_behind_an_end() -> None:
-    log = made_log()
+def test_rollouts_restart_from_states_and_next_states_but_not_after_an_end() -> None:
+    data = made_data()
     config = build(pmdb.Config, {"synthetic_batch": 400, "real_batch": 3})
-    batch = jax.jit(lambda key: pmdb.draw(config, log, key))(jax.random.PRNGKey(0))
+    batch = jax.jit(lambda key: pmdb.draw(config, data, key))(jax.random.PRNGKey(0))
     assert batch.real.obs.shape == (3, OBS)
     found = {np.asarray(obs).tobytes() for obs in batch.restart}
-    before = {np.asarray(obs).tobytes() for obs in log.transitions.obs}
-    behind = {np.asarray(obs).tobytes() for obs in log.transitions.next_obs[~log.transitions.terminal]}
+    before = {np.asarray(obs).tobytes() for obs in data.transitions.obs}
+    behind = {np.asarray(obs).tobytes() for obs in data.transitions.next_obs[~data.transitions.terminal]}
     assert found <= before | behind
     assert len(found & before) == 40
     assert len(found & behind) > 20
@@ -245,4 +245,4 @@ def test_chains_restart_from_logged_states_on_either_side_of_a_row_but_not_behin
 
 def test_more_than_the_drawn_models_cannot_be_counted() -> None:
     with pytest.raises(UserError, match="order=3"):
-        pmdb.prepare(pmdb.Config(active=2, order=3), tiny_log(100), 0, silent)
+        pmdb.prepare(pmdb.Config(active=2, order=3), tiny_dataset(100), 0, silent)

@@ -13,7 +13,7 @@ import scipy.special
 import scipy.stats
 
 from pspo.algorithms.pmdb import algorithm as pmdb
-from pspo.algorithms.pspo.rollout import PersistentRollouts
+from pspo.dynamics.persistent_rollouts import PersistentRollouts
 from pspo.nets.actors import TanhGaussian
 from pspo.nets.mlp import MLP
 from tests.algorithms.baseline_cases import (
@@ -38,13 +38,13 @@ from tests.algorithms.pmdb.pmdb_cases import (
     POOL,
     REAL,
     made_batch,
-    made_parts,
+    made_setup,
     state,
     stay_by_hand,
 )
 from tests.dynamics.dynamics_cases import predict_by_hand
 
-LARGEST = np.float64(np.float32(1.0 - 1e-6))  # of a logged action, in float32
+LARGEST = np.float64(np.float32(1.0 - 1e-6))  # of a real action, in float32
 
 
 def moments_by_hand(actor: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -84,18 +84,18 @@ def normal(key: Any, shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray(jax.random.normal(key, shape), np.float64)
 
 
-class PlayedByHand(NamedTuple):
+class GameStepByHand(NamedTuple):
     target: np.ndarray
-    hope: np.ndarray
+    mean_backup: np.ndarray
     rollouts: PersistentRollouts
     member: np.ndarray
     end: np.ndarray
 
 
-def play_by_hand(now: Any, action: np.ndarray, restart: np.ndarray, key: Any) -> PlayedByHand:
+def play_by_hand(now: Any, action: np.ndarray, restart: np.ndarray, key: Any) -> GameStepByHand:
     """Four models of a pool of three: one of them counts twice."""
     k_models, k_noise, k_value, k_explore, k_any, k_end = jax.random.split(key, 6)
-    obs, pool = np.asarray(now.rollouts.obs, np.float64), made_parts().arrays.pool
+    obs, pool = np.asarray(now.rollouts.obs, np.float64), made_setup().arrays.pool
     drawn = np.asarray(jax.random.randint(k_models, (4,), 0, POOL))
     noise = normal(k_noise, (1, GAME, OBS))
     x = np.concatenate([(obs - MODEL_NORM.obs_mean) / MODEL_NORM.obs_std, action], axis=1)
@@ -120,14 +120,14 @@ def play_by_hand(now: Any, action: np.ndarray, restart: np.ndarray, key: Any) ->
     over |= age >= 4
     after = np.where(over[:, None], restart, next_obs[0, member, row])
     rollouts = PersistentRollouts(after, np.where(over, 0, age), member)  # pyright: ignore[reportArgumentType]
-    return PlayedByHand(np.sort(backups[0], axis=0)[1], backups[0].mean(0), rollouts, member, end)
+    return GameStepByHand(np.sort(backups[0], axis=0)[1], backups[0].mean(0), rollouts, member, end)
 
 
 class ByHand(NamedTuple):
     params: pmdb.Params
     target_critic: Any
     reference: Any
-    played: PlayedByHand
+    game_step: GameStepByHand
     metrics: dict[str, float]
 
 
@@ -135,24 +135,24 @@ def update_by_hand(now: Any, key: Any) -> ByHand:
     k_drawn, k_choose, k_play, k_real = jax.random.split(key, 4)
     rows, old = made_batch().real, now.params
     features = encoded(np.concatenate([rows.obs, now.rollouts.obs]))
-    logged = np.asarray(rows.action, np.float64)
-    # Logged states: around the logged actions. Game states: the policy's own.
+    real_action = np.asarray(rows.action, np.float64)
+    # Real states: around the real actions. Game states: the policy's own.
     mean, std = moments_by_hand(old.actor, features)
-    mean = np.concatenate([np.arctanh(np.clip(logged, -LARGEST, LARGEST)), mean[REAL:]])
-    std = np.concatenate([np.full_like(logged, 0.3), std[REAL:]])
+    mean = np.concatenate([np.arctanh(np.clip(real_action, -LARGEST, LARGEST)), mean[REAL:]])
+    std = np.concatenate([np.full_like(real_action, 0.3), std[REAL:]])
     noise = normal(k_drawn, (5, REAL + GAME, ACT))
     drawn = sampled_by_hand((mean, std), moments_by_hand(now.reference, features), noise)
     q = critics_by_hand(old.critic, features, np.tanh(drawn.x)).min(0)
 
     log_odds = q / temperature_by_hand(q, drawn.log_ratio) + drawn.log_ratio
     chosen = np.asarray(jax.random.categorical(k_choose, f32(log_odds[:, REAL:]), axis=0))
-    imagined = np.tanh(drawn.x[chosen, np.arange(REAL, REAL + GAME)])
-    played = play_by_hand(now, imagined, np.asarray(made_batch().restart), k_play)
+    game_action = np.tanh(drawn.x[chosen, np.arange(REAL, REAL + GAME)])
+    game_step = play_by_hand(now, game_action, np.asarray(made_batch().restart), k_play)
 
     next_value = values_by_hand(now, now.target_critic, np.asarray(rows.next_obs), normal(k_real, (5, REAL, ACT)))
     real_target = backed_up(rows._replace(reward=np.asarray(rows.reward, np.float64) + 0.3), next_value, 0.9)
-    target = np.clip(np.concatenate([real_target, played.target]), -0.4, 0.9)
-    action = np.concatenate([logged, imagined])
+    target = np.clip(np.concatenate([real_target, game_step.target]), -0.4, 0.9)
+    action = np.concatenate([real_action, game_action])
     clipped = np.clip(q, -0.4, 0.9)
     weight = scipy.special.softmax(clipped / temperature_by_hand(clipped, drawn.log_ratio) + drawn.log_ratio, axis=0)
     frozen = moments_by_hand(old.actor, features)[1]
@@ -171,23 +171,23 @@ def update_by_hand(now: Any, key: Any) -> ByHand:
     for name, loss in {"actor": of_actor, "critic": of_critic}.items():
         moments, part = adam_moments(now.opt.inner_states[name]), getattr(old, name)
         moments = moments._replace(mu=getattr(moments.mu, name), nu=getattr(moments.nu, name))
-        new[name] = adam_by_hand(part, slopes(loss, part), moments, getattr(CONFIG, f"{name}_rate"))
+        new[name] = adam_by_hand(part, slopes(loss, part), moments, getattr(CONFIG, f"{name}_lr"))
     metrics = {
         "critic_loss": of_critic(old.critic),
         "actor_loss": of_actor(old.actor),
-        "pessimism": (played.hope - played.target).mean(),
-        "end_probability": played.end.mean(),
+        "pessimism": (game_step.mean_backup - game_step.target).mean(),
+        "end_probability": game_step.end.mean(),
     }
     averages = (
         average_by_hand(now.target_critic, new["critic"], CONFIG.tau),
         average_by_hand(now.reference, new["actor"], CONFIG.reference_tau),
     )
-    return ByHand(pmdb.Params(**new), *averages, played, metrics)
+    return ByHand(pmdb.Params(**new), *averages, game_step, metrics)
 
 
 def compile_update() -> Any:
-    parts = made_parts()
-    return jax.jit(lambda now, batch, key: pmdb.update(CONFIG, parts, None, now, batch, key))
+    setup = made_setup()
+    return jax.jit(lambda now, batch, key: pmdb.update(CONFIG, setup, None, now, batch, key))
 
 
 UPDATE = compile_update()
@@ -207,23 +207,23 @@ def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(explori
     assert_close(after.params, expected.params, atol=2e-5)
     assert_close(after.target_critic, expected.target_critic, atol=2e-5)
     assert_close(after.reference, expected.reference, atol=2e-5)
-    np.testing.assert_array_equal(after.rollouts.member, expected.played.member)
-    np.testing.assert_array_equal(after.rollouts.age, expected.played.rollouts.age)
-    np.testing.assert_allclose(after.rollouts.obs, expected.played.rollouts.obs, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(after.rollouts.member, expected.game_step.member)
+    np.testing.assert_array_equal(after.rollouts.age, expected.game_step.rollouts.age)
+    np.testing.assert_allclose(after.rollouts.obs, expected.game_step.rollouts.obs, rtol=1e-4, atol=1e-5)
     for name, value in expected.metrics.items():
         assert float(metrics[name]) == pytest.approx(value, rel=1e-3, abs=1e-5), name
     assert int(after.step) == 1
-    end = expected.played.end
+    end = expected.game_step.end
     assert ((end > 0.01) & (end < 0.99)).any()  # the case has ends of every kind
     assert (end == 1.0).any()
     assert (end < 0.01).any()
 
 
-def test_targets_come_from_the_target_critics_and_the_way_of_chains_from_the_present_ones() -> None:
-    parts = made_parts()
+def test_target_critics_make_targets_and_present_critics_move_rollouts() -> None:
+    setup = made_setup()
     config = dataclasses.replace(CONFIG, explore=0.0)
     action = f32(np.random.default_rng(9).uniform(-1, 1, (GAME, ACT)))
-    play = jax.jit(lambda now, key: pmdb.play(config, parts, now, action, made_batch().restart, key))
+    play = jax.jit(lambda now, key: pmdb.play(config, setup, now, action, made_batch().restart, key))
     now, other = state(), jax.tree.map(lambda leaf: -leaf, state().target_critic)
     keys = [jax.random.PRNGKey(seed) for seed in range(5)]
     plain = [play(now, key) for key in keys]
@@ -235,8 +235,8 @@ def test_targets_come_from_the_target_critics_and_the_way_of_chains_from_the_pre
     assert not same_bits([p.rollouts.member for p in plain], [p.rollouts.member for p in other_present])
 
 
-def test_a_column_of_the_policys_likelihood_counts_by_its_spread_without_a_gradient() -> None:
-    """Two states, two columns of spreads near e^-1 and e^1, by hand; the soft clamp hardly moves them."""
+def test_columns_of_the_likelihood_are_weighted_by_std_without_a_gradient() -> None:
+    """Two states, two columns with standard deviations near e^-1 and e^1, by hand; the soft clamp hardly moves them."""
     raw = np.array([0.2, -0.4, -1.0, 1.0])
     bias = np.stack([raw, raw + np.array([0.0, 0.0, 0.5, -0.5])])
     x, log_weight = np.random.default_rng(0).normal(size=(3, 2, 2)), np.log(np.full((3, 2), 1 / 3))

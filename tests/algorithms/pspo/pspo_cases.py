@@ -54,7 +54,7 @@ def ends(obs, action, next_obs):
     return next_obs[..., 0] > 1.0
 
 
-def made_parts(log_prior=(0.0, 0.0, 0.0)) -> Setup:
+def made_setup(log_prior=(0.0, 0.0, 0.0)) -> Setup:
     norm = Normaliser(
         obs_mean=np.array([0.1, -0.2], np.float32),
         obs_std=np.array([1.0, 1.5], np.float32),
@@ -71,7 +71,7 @@ def made_parts(log_prior=(0.0, 0.0, 0.0)) -> Setup:
     )
 
 
-def made_log(count: int = 40) -> DeviceDataset:
+def made_data(count: int = 40) -> DeviceDataset:
     rng = np.random.default_rng(3)
     rows = Transitions(
         obs=f32(rng.normal(size=(count, OBS))),
@@ -106,7 +106,7 @@ def made_config(**changes: Any) -> Config:
 
 @jax.jit
 def _start(key: jax.Array) -> State:
-    return pspo.init(made_config(), made_parts(), made_log(), key)
+    return pspo.init(made_config(), made_setup(), made_data(), key)
 
 
 def start(seed: int = 0) -> State:
@@ -116,7 +116,7 @@ def start(seed: int = 0) -> State:
 
 def run_chunks(config: Config, count: int) -> tuple[State, list[dict]]:
     """The training loop without what surrounds it."""
-    setup, device_data = made_parts(), made_log()
+    setup, device_data = made_setup(), made_data()
     state, chunk, metrics = start(), compile_chunk(pspo, config, setup), []
     for _ in range(count):
         state, found = chunk(state, setup.arrays, device_data, length=config.chunk)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo.algorithms.pspo import values
+from pspo.algorithms.pspo import improvement
 
-soft_value = jax.jit(values.soft_value)  # compiled once per shape: hypothesis calls them often
-improvement_log_weights = jax.jit(values.improvement_log_weights)
-balance_heuristic = jax.jit(values.balance_heuristic)
+soft_value = jax.jit(improvement.soft_value)  # compiled once per shape: hypothesis calls them often
+improvement_log_weights = jax.jit(improvement.improvement_log_weights)
+balance_heuristic = jax.jit(improvement.balance_heuristic)
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.sampled_from([1, 2, 9])
@@ -27,7 +27,7 @@ def distribution(rng: np.random.Generator, actions: int) -> np.ndarray:
 
 @given(seeds, sizes, temperatures)
 @settings(max_examples=60, deadline=None)
-def test_soft_value_is_alpha_log_mean_of_the_weighed_exponentials(seed, samples, alpha) -> None:
+def test_soft_value_is_alpha_log_mean_of_the_weighted_exponentials(seed, samples, alpha) -> None:
     rng = np.random.default_rng(seed)
     q, log_mu, log_proposal = rng.normal(size=(3, samples, 3))
     ratio = np.exp(log_mu) / np.exp(log_proposal)
@@ -39,7 +39,7 @@ def test_soft_value_is_alpha_log_mean_of_the_weighed_exponentials(seed, samples,
 @given(seeds, sizes, temperatures)
 @settings(max_examples=40, deadline=None)
 def test_soft_value_of_every_action_once_is_the_sum_over_mu(seed, actions, alpha) -> None:
-    """Uniform proposal, each action drawn once: the estimate has no noise left, it is Eq. opt:eq2 itself."""
+    """Uniform proposal, each action drawn once: the estimate has no noise left, it is Eq. (8) itself."""
     rng = np.random.default_rng(seed)
     mu, q = distribution(rng, actions), rng.normal(size=actions)
     expected = alpha * np.log(np.sum(mu * np.exp(q / alpha)))
@@ -94,32 +94,32 @@ def test_the_balance_heuristic_of_an_impossible_action_is_half_the_other_density
 
 @given(seeds, st.sampled_from([2, 7]), temperatures, temperatures)
 @settings(max_examples=60, deadline=None)
-def test_improvement_weights_are_the_closed_form(seed, actions, alpha, trust) -> None:
+def test_improvement_weights_are_the_closed_form(seed, actions, alpha, multiplier) -> None:
     rng = np.random.default_rng(seed)
-    mu, centre, q = distribution(rng, actions), distribution(rng, actions), rng.uniform(-1, 1, size=actions)
-    share = alpha / (alpha + trust)
-    expected = mu**share * centre ** (1 - share) * np.exp(q / (alpha + trust))
+    mu, target, q = distribution(rng, actions), distribution(rng, actions), rng.uniform(-1, 1, size=actions)
+    share = alpha / (alpha + multiplier)
+    expected = mu**share * target ** (1 - share) * np.exp(q / (alpha + multiplier))
     expected /= expected.sum()
-    found = np.exp(weights_of_every_action_once(q, mu, centre, alpha, trust))
+    found = np.exp(weights_of_every_action_once(q, mu, target, alpha, multiplier))
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
 
 
 @given(seeds, st.sampled_from([2, 7]), temperatures, temperatures)
 @settings(max_examples=30, deadline=None)
-def test_no_other_policy_does_better_inside_the_trust_region(seed, actions, alpha, trust) -> None:
-    """The weights maximise E[Q] - alpha KL(pi||mu) - lambda KL(pi||pi'): far rivals and close ones lose."""
+def test_no_other_policy_does_better_inside_the_trust_region(seed, actions, alpha, multiplier) -> None:
+    """The weights maximise E[Q] - alpha KL(pi||mu) - lambda KL(pi||pi'): other policies, far and close, do worse."""
     rng = np.random.default_rng(seed)
-    mu, centre, q = distribution(rng, actions), distribution(rng, actions), rng.uniform(-1, 1, size=actions)
+    mu, target, q = distribution(rng, actions), distribution(rng, actions), rng.uniform(-1, 1, size=actions)
 
     def objective(pi: np.ndarray) -> float:
         log_pi = np.log(np.maximum(pi, 1e-300))
-        return float(pi @ (q - alpha * (log_pi - np.log(mu)) - trust * (log_pi - np.log(centre))))
+        return float(pi @ (q - alpha * (log_pi - np.log(mu)) - multiplier * (log_pi - np.log(target))))
 
-    best = np.exp(weights_of_every_action_once(q, mu, centre, alpha, trust).astype(np.float64))
+    best = np.exp(weights_of_every_action_once(q, mu, target, alpha, multiplier).astype(np.float64))
     best /= best.sum()
     for share in (1.0, 0.3, 0.05):
-        rival = share * distribution(rng, actions) + (1 - share) * best
-        assert objective(rival) <= objective(best) + 1e-6
+        other = share * distribution(rng, actions) + (1 - share) * best
+        assert objective(other) <= objective(best) + 1e-6
 
 
 @given(seeds, temperatures)
@@ -127,32 +127,32 @@ def test_no_other_policy_does_better_inside_the_trust_region(seed, actions, alph
 def test_improvement_weights_undo_the_proposal(seed, alpha) -> None:
     """Weights are target density over proposal density, normalised, whatever the proposal."""
     rng = np.random.default_rng(seed)
-    q, log_mu, log_centre, log_proposal = rng.normal(size=(4, 9, 2))
-    trust = 0.7
-    density = (np.exp(log_mu) ** alpha * np.exp(log_centre) ** trust * np.exp(q)) ** (1 / (alpha + trust))
+    q, log_mu, log_target, log_proposal = rng.normal(size=(4, 9, 2))
+    multiplier = 0.7
+    density = (np.exp(log_mu) ** alpha * np.exp(log_target) ** multiplier * np.exp(q)) ** (1 / (alpha + multiplier))
     expected = density / np.exp(log_proposal)
     expected /= expected.sum(axis=0)
-    found = np.exp(improvement_log_weights(q, log_mu, log_centre, log_proposal, alpha, trust))
+    found = np.exp(improvement_log_weights(q, log_mu, log_target, log_proposal, alpha, multiplier))
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
 
 
 def test_improvement_weights_in_their_limits() -> None:
     rng = np.random.default_rng(1)
-    mu, centre, q = distribution(rng, 5), distribution(rng, 5), rng.normal(size=5)
+    mu, target, q = distribution(rng, 5), distribution(rng, 5), rng.normal(size=5)
 
-    def weights(alpha, trust):
-        return np.exp(weights_of_every_action_once(q, mu, centre, alpha, trust))
+    def weights(alpha, multiplier):
+        return np.exp(weights_of_every_action_once(q, mu, target, alpha, multiplier))
 
-    np.testing.assert_allclose(weights(0.1, 1e5), centre, atol=1e-4)
+    np.testing.assert_allclose(weights(0.1, 1e5), target, atol=1e-4)
     np.testing.assert_allclose(weights(1e5, 0.1), mu, atol=1e-4)
     greedy = weights(0.0, 1e-3)
     assert greedy[np.argmax(q)] > 0.999
-    without_mu = centre * np.exp(q / 0.5)
+    without_mu = target * np.exp(q / 0.5)
     np.testing.assert_allclose(weights(0.0, 0.5), without_mu / without_mu.sum(), rtol=1e-4)
 
 
-def weights_of_every_action_once(q, mu, centre, alpha, trust) -> np.ndarray:
+def weights_of_every_action_once(q, mu, target, alpha, multiplier) -> np.ndarray:
     """On a finite action set with the uniform proposal the weights are the improved policy itself."""
     log_proposal = np.full((len(q), 1), -np.log(len(q)))
-    columns = (a[:, None] for a in (q, np.log(mu), np.log(centre)))
-    return np.asarray(improvement_log_weights(*columns, log_proposal, alpha, trust))[:, 0]
+    columns = (a[:, None] for a in (q, np.log(mu), np.log(target)))
+    return np.asarray(improvement_log_weights(*columns, log_proposal, alpha, multiplier))[:, 0]

@@ -1,4 +1,4 @@
-"""Looks from outside at PSPO, on models whose predictions are known by construction."""
+"""Diagnostics of PSPO, on models whose predictions are known by construction."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pspo.algorithms.pspo.diagnostics import diagnose, doubt, make_imagined_return, whole_pool
+from pspo.algorithms.pspo.diagnostics import diagnose, make_model_return, uncertainty, whole_pool
 from pspo.data import Dataset
 from pspo.dynamics.termination import KnownTermination
-from tests.algorithms.pspo.pspo_cases import f32, made_config, made_log, made_parts, start
+from tests.algorithms.pspo.pspo_cases import f32, made_config, made_data, made_setup, start
 
 SCALE = 1.7  # the reward scale of the made-up normaliser
 
 
-def parts_that_move(by: list[float], reward: list[float], terminated):
+def setup_that_moves(by: list[float], reward: list[float], terminated):
     """Three members that move the first coordinate by a constant of their own, for a constant reward, without noise."""
-    setup = made_parts()
+    setup = made_setup()
     pool = jax.tree.map(jnp.zeros_like, setup.arrays.pool)
     out = np.zeros((3, 6), np.float32)  # mean of (change, change, reward), then raw log-std
     out[:, 0], out[:, 2], out[:, 3:] = by, reward, -50.0
@@ -34,8 +34,8 @@ def crosses_one(obs, action, next_obs):
     return next_obs[..., 0] > 1.0
 
 
-def log_of_two_episodes() -> Dataset:
-    """Of four and of ten rows; the first starts at 0, the second at 0.7, and no other row is near."""
+def two_episodes() -> Dataset:
+    """Of four and of ten transitions; the first starts at 0, the second at 0.7, and no other state is near."""
     obs = np.full((14, 2), 50.0, np.float32)
     obs[0], obs[4] = [0.0, 0.0], [0.7, 0.0]
     return Dataset(
@@ -51,40 +51,40 @@ def log_of_two_episodes() -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def look():
-    return make_imagined_return(
-        made_config(), parts_that_move([0.0] * 3, [0.0] * 3, KnownTermination(crosses_one)), log_of_two_episodes()
+def model_return():
+    return make_model_return(
+        made_config(), setup_that_moves([0.0] * 3, [0.0] * 3, KnownTermination(crosses_one)), two_episodes()
     )
 
 
-def test_a_constant_reward_is_summed_over_the_longest_episode_in_the_logs_units(look) -> None:
-    setup = parts_that_move([0.0] * 3, [0.5] * 3, KnownTermination(crosses_one))
-    assert float(look(start(), setup.arrays)) == pytest.approx(10 * 0.5 * SCALE, rel=1e-4)
+def test_a_constant_reward_is_summed_over_the_longest_episode_in_data_units(model_return) -> None:
+    setup = setup_that_moves([0.0] * 3, [0.5] * 3, KnownTermination(crosses_one))
+    assert float(model_return(start(), setup.arrays)) == pytest.approx(10 * 0.5 * SCALE, rel=1e-4)
 
 
-def test_nothing_is_earned_after_the_end(look) -> None:
-    """From 0 and 0.7, where the log's episodes start, steps of 0.2 cross the line at one with the sixth and second."""
-    setup = parts_that_move([0.2] * 3, [1.0] * 3, KnownTermination(crosses_one))
-    assert float(look(start(), setup.arrays)) == pytest.approx((6 + 2) / 2 * SCALE, rel=1e-4)
+def test_nothing_is_earned_after_the_end(model_return) -> None:
+    """Episodes start at 0 and 0.7: steps of 0.2 cross the line at one with the sixth and the second."""
+    setup = setup_that_moves([0.2] * 3, [1.0] * 3, KnownTermination(crosses_one))
+    assert float(model_return(start(), setup.arrays)) == pytest.approx((6 + 2) / 2 * SCALE, rel=1e-4)
 
 
-def test_only_believed_models_promise(look) -> None:
-    """Members disagree about the reward; a prior that is sure of one leaves its promise only."""
-    setup = parts_that_move([0.0] * 3, [1.0, 2.0, 3.0], KnownTermination(crosses_one))
+def test_only_models_with_posterior_weight_count(model_return) -> None:
+    """Members disagree about the reward; a prior that is sure of one leaves that one only."""
+    setup = setup_that_moves([0.0] * 3, [1.0, 2.0, 3.0], KnownTermination(crosses_one))
     for member in range(3):
         log_prior = jnp.full(3, -1e9).at[member].set(0.0)
-        promised = float(look(start(), setup.arrays._replace(log_prior=log_prior)))
-        assert promised == pytest.approx(10 * (member + 1.0) * SCALE, rel=1e-4)
+        estimated = float(model_return(start(), setup.arrays._replace(log_prior=log_prior)))
+        assert estimated == pytest.approx(10 * (member + 1.0) * SCALE, rel=1e-4)
 
 
-def test_doubt_is_the_log_of_the_models_disagreement() -> None:
+def test_uncertainty_is_the_log_of_the_models_disagreement() -> None:
     """Uniform posterior: the standard deviation of the members' means, averaged over coordinates, in data units."""
     by = np.array([0.1, 0.4, 0.7])
-    setup = parts_that_move(
+    setup = setup_that_moves(
         by.tolist(), [0.2] * 3, KnownTermination(lambda obs, action, next_obs: next_obs[..., 0] > -99.0)
     )
     config = made_config(posterior="uniform")
-    found = jax.jit(lambda s: doubt(config, setup, s, made_log(), 20, jax.random.PRNGKey(0)))(start())
+    found = jax.jit(lambda s: uncertainty(config, setup, s, made_data(), 20, jax.random.PRNGKey(0)))(start())
     variance = np.mean([by.var() / 1.0**2, 0.0])  # the second coordinate never moves
     np.testing.assert_allclose(found.uncertainty, 0.5 * np.log(variance), rtol=1e-4)
     np.testing.assert_allclose(found.td_target, 0.2, rtol=1e-4)  # every episode ends at once: the reward is all
@@ -93,7 +93,7 @@ def test_doubt_is_the_log_of_the_models_disagreement() -> None:
 
 
 def test_the_whole_pool_carries_its_whole_prior() -> None:
-    setup = made_parts(log_prior=(0.0, 1.0, 2.0))
+    setup = made_setup(log_prior=(0.0, 1.0, 2.0))
     context = whole_pool(setup)
     assert context.models.size == 3
     expected = np.exp([0.0, 1.0, 2.0])
@@ -101,8 +101,8 @@ def test_the_whole_pool_carries_its_whole_prior() -> None:
 
 
 def test_the_diagnosis_is_finite_and_complete() -> None:
-    config, setup, log = made_config(), made_parts(), made_log()
-    arrays, numbers = diagnose(config, setup, log, start())
+    config, setup, data = made_config(), made_setup(), made_data()
+    arrays, numbers = diagnose(config, setup, data, start())
     assert -1.0 <= numbers["uncertainty_td_spearman"] <= 1.0
     assert arrays["member_weight"].shape == (3,)
     assert arrays["member_weight"].sum() == pytest.approx(1.0, rel=1e-4)

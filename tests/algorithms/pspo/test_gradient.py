@@ -1,4 +1,4 @@
-"""The improvement step along its own gradient, against the objective of Eq. opt:eq3 written out in NumPy."""
+"""The improvement step along its own gradient, against the objective of Eq. (9) written out in NumPy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.algorithms.pspo.pspo_cases import (
     start,
 )
 
-KEY, TRUST = jax.random.PRNGKey(3), 0.2
+KEY, LAMBDA = jax.random.PRNGKey(3), 0.2
 NETS = Policies(made_policy(1), made_policy(2), made_policy(4))
 FEATURES = np.random.default_rng(0).normal(size=(7, 2))
 CRITIC = start().target_critic
@@ -50,13 +50,13 @@ def by_hand(policy, alpha) -> SimpleNamespace:
     action = np.clip(1.02 * np.tanh(x), -1.0, 1.0)[..., None]
     q = critics_by_hand(CRITIC, FEATURES[:, None, :], action).mean(axis=0)
     expected = (weight * q.mean(axis=0)).sum(axis=1)
-    kl_mu, kl_centre = (kl_by_hand(mixture, mixture_by_hand(net)) for net in (NETS.mu, NETS.centre))
-    loss = (alpha * kl_mu + TRUST * kl_centre - expected).mean()
-    return SimpleNamespace(loss=loss, expected=expected, kl_mu=kl_mu, kl_centre=kl_centre, q=q)
+    kl_mu, kl_target = (kl_by_hand(mixture, mixture_by_hand(net)) for net in (NETS.mu, NETS.target))
+    loss = (alpha * kl_mu + LAMBDA * kl_target - expected).mean()
+    return SimpleNamespace(loss=loss, expected=expected, kl_mu=kl_mu, kl_target=kl_target, q=q)
 
 
 def step(config):
-    return jax.jit(lambda key: improvement(config, NETS, CRITIC, f32(FEATURES), jnp.float32(TRUST), key))(KEY)
+    return jax.jit(lambda key: improvement(config, NETS, CRITIC, f32(FEATURES), jnp.float32(LAMBDA), key))(KEY)
 
 
 def slope_by_hand(alpha, direction) -> float:
@@ -79,7 +79,7 @@ def test_loss_value_and_divergences_are_those_of_the_objective() -> None:
     np.testing.assert_allclose(found.soft, expected.expected - 0.3 * expected.kl_mu, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(found.kl_states, expected.kl_mu, rtol=1e-3)
     assert float(found.kl_mu) == pytest.approx(expected.kl_mu.mean(), rel=1e-4)
-    assert float(found.kl_centre) == pytest.approx(expected.kl_centre.mean(), rel=1e-4)
+    assert float(found.kl_target) == pytest.approx(expected.kl_target.mean(), rel=1e-4)
     np.testing.assert_allclose(found.q, expected.q, rtol=1e-3, atol=1e-4)
 
 

@@ -80,14 +80,14 @@ def prepared(tmp_path_factory):
     data = bandit()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PSPO_CACHE", str(tmp_path_factory.mktemp("cache")))
-        setup, facts = pspo.prepare(CONFIG, data, 0, silent)
-        again, facts_again = pspo.prepare(CONFIG, data, 1, silent)
+        setup, info = pspo.prepare(CONFIG, data, 0, silent)
+        again, info_again = pspo.prepare(CONFIG, data, 1, silent)
     every_step_ends = KnownTermination(lambda obs, action, next_obs: jnp.ones(next_obs.shape[:-1], bool))
     setup = setup._replace(arrays=setup.arrays._replace(terminated=every_step_ends))
-    return SimpleNamespace(data=data, setup=setup, facts=facts, again=again, facts_again=facts_again)
+    return SimpleNamespace(data=data, setup=setup, info=info, again=again, info_again=info_again)
 
 
-def learnt_actions(prepared) -> tuple[np.ndarray, dict[str, float]]:
+def learned_actions(prepared) -> tuple[np.ndarray, dict[str, float]]:
     """The learned policy's actions by its mode over the states, and the last chunk's metrics."""
     setup, device_data = prepared.setup, device_dataset(prepared.data, prepared.setup.norm, CONFIG.gamma)
     state = jax.jit(lambda device_data, key: pspo.init(CONFIG, setup, device_data, key))(
@@ -101,20 +101,20 @@ def learnt_actions(prepared) -> tuple[np.ndarray, dict[str, float]]:
     return np.asarray(actions)[:, 0], {name: float(value) for name, value in metrics.items()}
 
 
-def test_what_is_prepared_is_told_and_found_again(prepared) -> None:
-    facts, again = prepared.facts, prepared.facts_again
-    assert facts["termination"] == "none"
-    assert not facts["pool"]["cached"]
-    assert not facts["reference"]["cached"]
+def test_what_is_prepared_is_reported_and_reused_from_the_cache(prepared) -> None:
+    info, again = prepared.info, prepared.info_again
+    assert info["termination"] == "none"
+    assert not info["pool"]["cached"]
+    assert not info["reference"]["cached"]
     assert again["pool"]["cached"]
     assert again["reference"]["cached"]
-    assert facts["pool"]["digest"] == again["pool"]["digest"]
+    assert info["pool"]["digest"] == again["pool"]["digest"]
     for a, b in zip(jax.tree.leaves(prepared.setup.arrays), jax.tree.leaves(prepared.again.arrays), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 def test_the_learned_mode_lands_on_the_best_action(prepared) -> None:
-    actions, metrics = learnt_actions(prepared)
+    actions, metrics = learned_actions(prepared)
     np.testing.assert_allclose(actions, BEST, atol=0.15)
     assert all(np.isfinite(value) for value in metrics.values())
     assert metrics["kl_mu"] > 0.3  # it has left the behaviour policy
@@ -126,5 +126,5 @@ def test_with_uniform_improvement_weights_it_misses(prepared, monkeypatch) -> No
         return jnp.full_like(q, -np.log(q.shape[0]))
 
     monkeypatch.setattr(pspo_improvement, "improvement_log_weights", uniform)
-    actions, _ = learnt_actions(prepared)
+    actions, _ = learned_actions(prepared)
     assert np.all(np.abs(actions - BEST) > 0.15)

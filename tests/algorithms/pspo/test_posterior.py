@@ -1,4 +1,4 @@
-"""The posterior over models, Eq. model:eq1, against NumPy and at its extremes."""
+"""The posterior over models, Eq. (4), against NumPy and at its extremes."""
 
 from __future__ import annotations
 

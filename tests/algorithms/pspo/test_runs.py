@@ -1,4 +1,4 @@
-"""Chunks of PSPO: the same seed gives the same bits, ablations do what they say, and a state survives its file."""
+"""Chunks of PSPO: the same seed gives the same bits, ablations do what they claim, and a checkpoint loses nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pspo.training.loop import compile_chunk
 from tests.algorithms.pspo.pspo_cases import (
     assert_same_bits,
     made_config,
-    made_log,
-    made_parts,
+    made_data,
+    made_setup,
     run_chunks,
     same_bits,
     start,
@@ -25,13 +25,13 @@ CHUNKS = 3
 @pytest.fixture(scope="module")
 def without_beta():
     """Chunks with beta=0, whose compiled program several tests use."""
-    config, setup, log = made_config(beta=0.0), made_parts(), made_log()
+    config, setup, data = made_config(beta=0.0), made_setup(), made_data()
     chunk = compile_chunk(pspo, config, setup)
 
     def run(state, count):
         metrics = []
         for _ in range(count):
-            state, found = chunk(state, setup.arrays, log, length=config.chunk)
+            state, found = chunk(state, setup.arrays, data, length=config.chunk)
             metrics.append({name: float(value) for name, value in found.items()})
         return state, metrics
 
@@ -46,7 +46,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(without_beta) ->
     assert int(first.step) == CHUNKS * 5
 
 
-def test_beta_zero_is_the_uniform_posterior_to_the_bit(without_beta) -> None:
+def test_beta_zero_is_the_uniform_posterior_bit_for_bit(without_beta) -> None:
     begin, run = without_beta
     state, metrics = run(begin(0), CHUNKS)
     uniform, uniform_metrics = run_chunks(made_config(posterior="uniform", beta=5.0), CHUNKS)
@@ -67,7 +67,7 @@ def test_the_other_ablations_stay_finite_and_leave_the_uniform_posterior(without
     assert not same_bits(run(begin(0), CHUNKS)[0].params, state.params)
 
 
-def test_a_state_survives_its_checkpoint_and_goes_on_with_the_same_bits(tmp_path, without_beta) -> None:
+def test_a_state_from_a_checkpoint_continues_bit_for_bit(tmp_path, without_beta) -> None:
     begin, run = without_beta
     half, _ = run(begin(0), 1)
     checkpoint.save(tmp_path, int(half.step), half)
@@ -83,10 +83,10 @@ def test_a_state_survives_its_checkpoint_and_goes_on_with_the_same_bits(tmp_path
 
 def test_chunks_of_one_length_are_compiled_once() -> None:
     """Traced without being run: what goes in has the type of what comes out, so no chunk is compiled again."""
-    config, setup, log = made_config(), made_parts(), made_log()
+    config, setup, data = made_config(), made_setup(), made_data()
     state = start()
     chunk = compile_chunk(pspo, config, setup)
-    after, _ = jax.eval_shape(lambda s: chunk(s, setup.arrays, log, length=5), state)
+    after, _ = jax.eval_shape(lambda s: chunk(s, setup.arrays, data, length=5), state)
     for before, later in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
         assert (before.shape, before.dtype, before.weak_type) == (later.shape, later.dtype, later.weak_type)
 
@@ -94,6 +94,6 @@ def test_chunks_of_one_length_are_compiled_once() -> None:
 def test_policies_are_the_policy_itself_and_its_average() -> None:
     state = start()
     found = pspo.policies(state)
-    assert list(found) == ["policy", "centre"]
+    assert list(found) == ["policy", "target_policy"]
     assert found["policy"] is state.params.policy
-    assert found["centre"] is state.centre
+    assert found["target_policy"] is state.target_policy

@@ -1,4 +1,4 @@
-"""How a run starts and what bounds it: critics at the log's own returns, limits from the log's range."""
+"""How a run starts and what bounds it: critics at the dataset's own returns, limits from the dataset's range."""
 
 from __future__ import annotations
 
@@ -10,36 +10,37 @@ import numpy as np
 import pytest
 
 from pspo.algorithms.pspo import algorithm as pspo
+from pspo.algorithms.pspo import evaluation
 from pspo.algorithms.pspo import improvement as pspo_improvement
 from pspo.data import Dataset
 from pspo.data.batches import returns_known
 from pspo.data.normalise import fit_normaliser
 from pspo.nets.mlp import apply_stack
-from tests.algorithms.pspo.pspo_cases import critics_by_hand, made_config, made_log, made_parts, start
+from tests.algorithms.pspo.pspo_cases import critics_by_hand, made_config, made_data, made_setup, start
 
-LOG, PARTS = made_log(), made_parts()
+DATA, SETUP = made_data(), made_setup()
 
 
-def test_critics_start_at_the_logs_returns_where_they_are_known():
-    truth = np.asarray(LOG.transitions.obs)[:, 0]
-    known = np.asarray(LOG.to_go_known)
-    log = LOG._replace(to_go=jnp.asarray(np.where(known, truth, truth + 5.0)))  # what is unknown would pull it up
+def test_critics_start_at_the_datasets_returns_where_they_are_known():
+    truth = np.asarray(DATA.transitions.obs)[:, 0]
+    known = np.asarray(DATA.to_go_known)
+    data = DATA._replace(to_go=jnp.asarray(np.where(known, truth, truth + 5.0)))  # what is unknown would pull it up
     config = made_config(start_steps=1500, critic_lr=0.01)
-    begun = jax.jit(lambda log, key: pspo.init(config, PARTS, log, key))(log, jax.random.PRNGKey(0))
-    features = PARTS.norm.encode(LOG.transitions.obs)
-    q = apply_stack(begun.params.critic, jnp.concatenate([features, LOG.transitions.action], axis=-1))[..., 0]
-    said = np.concatenate([q, begun.params.value(features)[None, :, 0]])
-    assert np.abs(said - truth).mean() < 0.2 * np.abs(truth - truth.mean()).mean()
+    begun = jax.jit(lambda data, key: pspo.init(config, SETUP, data, key))(data, jax.random.PRNGKey(0))
+    features = SETUP.norm.encode(DATA.transitions.obs)
+    q = apply_stack(begun.params.critic, jnp.concatenate([features, DATA.transitions.action], axis=-1))[..., 0]
+    values = np.concatenate([q, begun.params.value(features)[None, :, 0]])
+    assert np.abs(values - truth).mean() < 0.2 * np.abs(truth - truth.mean()).mean()
     for params, target in zip(jax.tree.leaves(begun.params.critic), jax.tree.leaves(begun.target_critic), strict=True):
         np.testing.assert_array_equal(params, target)
 
 
 @pytest.mark.parametrize(("together", "reduce"), [("mean", np.mean), ("min", np.min)])
-def test_what_the_critics_say_together(together, reduce):
+def test_critics_are_combined_by_mean_or_minimum(together, reduce):
     config, critic = made_config(critics=3, critic_value=together), start().target_critic
-    features = np.asarray(PARTS.norm.encode(LOG.transitions.obs))
-    action = np.random.default_rng(0).uniform(-1, 1, (4, *LOG.transitions.action.shape)).astype(np.float32)
-    found = jax.jit(lambda f, a: pspo.q_values(config, critic, f, a))(features, action)
+    features = np.asarray(SETUP.norm.encode(DATA.transitions.obs))
+    action = np.random.default_rng(0).uniform(-1, 1, (4, *DATA.transitions.action.shape)).astype(np.float32)
+    found = jax.jit(lambda f, a: evaluation.q_values(config, critic, f, a))(features, action)
     for k in range(4):
         each = critics_by_hand(critic, features, action[k])
         np.testing.assert_allclose(found[k], reduce(each, axis=0), rtol=1e-4, atol=1e-5)
@@ -60,7 +61,7 @@ def some_data(reward) -> Dataset:
     )
 
 
-def test_limits_come_from_the_log():
+def test_limits_come_from_the_dataset():
     data = some_data(np.linspace(-1.0, 4.0, 2001))
     norm = fit_normaliser(data, 0.9)
     scale = float(norm.reward_scale)
@@ -79,7 +80,7 @@ def test_the_worst_value_is_no_artefact_of_a_time_out():
     data = dataclasses.replace(some_data(np.ones(200)), terminal=np.zeros(200, bool), timeout=np.arange(200) == 199)
     norm = fit_normaliser(data, 0.9)
     worst = pspo.make_limits(made_config(gamma=0.9, box="end"), data, norm).left_value * float(norm.reward_scale)
-    assert 9.5 < worst < 10.0  # the sum of all 0.9^t is 10; the last row has 1 only because the log stops there
+    assert 9.5 < worst < 10.0  # the sum of all 0.9^t is 10; the last return is 1 only because the dataset stops
 
 
 def test_a_value_of_nothing_is_always_allowed_and_no_discount_means_no_range():

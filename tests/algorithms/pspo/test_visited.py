@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pspo.algorithms.pspo import algorithm as pspo
-from tests.algorithms.pspo.pspo_cases import made_config, made_log, made_parts, start
+from pspo.algorithms.pspo import rollout
+from tests.algorithms.pspo.pspo_cases import made_config, made_data, made_setup, start
 
-visit = jax.jit(pspo.visit)
+visit = jax.jit(rollout.visit)
 
 
 @given(blocks=st.integers(1, 4), steps=st.integers(1, 11), seed=st.integers(0, 100))
@@ -31,19 +32,21 @@ def test_the_ring_holds_the_newest_states_and_draws_only_from_them(blocks: int, 
     assert {f"{value:.2f}" for value in np.asarray(drawn)[:, 0]} <= newest
 
 
-def test_synthetic_rows_come_from_the_visited_states_and_chains_go_on_as_before() -> None:
-    parts, log = made_parts(), made_log()
+def test_synthetic_states_are_visited_ones_and_rollouts_continue_as_before() -> None:
+    setup, data = made_setup(), made_data()
     after = {}
     for capacity in (0, 21):
         config = made_config(visited=capacity)
-        state = jax.jit(lambda log, key, config=config: pspo.init(config, parts, log, key))(log, jax.random.PRNGKey(0))
+        state = jax.jit(lambda data, key, config=config: pspo.init(config, setup, data, key))(
+            data, jax.random.PRNGKey(0)
+        )
         if capacity:
             assert state.visited.shape[0] == 25  # a whole number of batches of five
             state = state._replace(visited=state.visited.at[:20].set(3.0), step=jnp.int32(4))
 
         def run(state, key, config=config):
-            moved, context = pspo.begin_chunk(config, parts, log, state)
-            return pspo.update(config, parts, context, moved, pspo.draw(config, log, key), key)
+            moved, context, _ = pspo.begin_chunk(config, setup, data, state)
+            return pspo.update(config, setup, context, moved, pspo.draw(config, data, key), key)
 
         after[capacity], _ = jax.jit(run)(state, jax.random.PRNGKey(3))
     np.testing.assert_allclose(after[0].rollouts.obs, after[21].rollouts.obs, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Two runs of seconds that all tests of inspections share: PSPO and TD3+BC on one table with two action columns."""
+"""Two smoke runs that all tests of inspections share: PSPO and TD3+BC on one table with two action columns."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import pytest
 
 from pspo.cli.main import main
 from pspo.evaluation.inspect import inspection
-from pspo.evaluation.inspect.judges import Judges, find_judges
-from tests.evaluation.inspect.inspecting_cases import COLUMNS, ROW, Looked, write_table
+from pspo.evaluation.inspect.networks import Networks, load_networks
+from tests.evaluation.inspect.inspect_cases import COLUMNS, ROW, InspectedRun, write_table
 
-PLAIN = ["--set", "model_noise=0", "--set", "beta=50"]  # weights that can be told by hand, and that differ
+PLAIN = ["--set", "model_noise=0", "--set", "beta=50"]  # weights that can be computed by hand, and that differ
 SETTINGS = {"pspo": PLAIN, "td3bc": []}
 
 
 class Runs:
-    """TD3+BC is trained, and looked at, only if a test asks for it: most of it is compiling."""
+    """TD3+BC is trained and inspected only if a test needs it: most of the time goes into compiling."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._looked: dict[str, Looked] = {}
+        self._inspected: dict[str, InspectedRun] = {}
         write_table(folder / "table.csv")
         write_table(folder / "later.csv", rows=100, seed=1)
 
@@ -33,29 +33,29 @@ class Runs:
             assert main(["train", str(self.folder / "table.csv"), *words, "--out", str(path)]) == 0
         return path
 
-    def __getitem__(self, algo: str) -> Looked:
-        """Row ROW of a run, and who spoke of it."""
-        if algo not in self._looked:
+    def __getitem__(self, algo: str) -> InspectedRun:
+        """Row ROW of a run, and the networks behind it."""
+        if algo not in self._inspected:
             kept = []
 
-            def keeping(*words) -> Judges:
-                kept.append(find_judges(*words))
+            def keeping(*words) -> Networks:
+                kept.append(load_networks(*words))
                 return kept[-1]
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(inspection, "find_judges", keeping)
+                patch.setattr(inspection, "load_networks", keeping)
                 found = inspection.inspect_policy(self / algo, row=ROW)
-            self._looked[algo] = Looked(self / algo, found, kept.pop())
-        return self._looked[algo]
+            self._inspected[algo] = InspectedRun(self / algo, found, kept.pop())
+        return self._inspected[algo]
 
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory) -> Runs:
-    made = Runs(tmp_path_factory.mktemp("inspecting"))
-    assert made["pspo"]  # at once: what training prints is not what a test wants to read
+    made = Runs(tmp_path_factory.mktemp("inspect"))
+    assert made["pspo"]  # now, so that no test captures what training prints
     return made
 
 
 @pytest.fixture(scope="session")
-def looked(runs) -> Runs:
+def inspected(runs) -> Runs:
     return runs

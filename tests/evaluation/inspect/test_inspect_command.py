@@ -15,33 +15,33 @@ from pspo.cli.main import main
 from pspo.core.errors import UserError
 from pspo.evaluation.inspect import inspection
 from pspo.evaluation.inspect.figure import write_figure
-from pspo.evaluation.inspect.question import Question, ask, figure_name
-from pspo.evaluation.inspect.text import show
-from tests.evaluation.inspect.inspecting_cases import COLUMNS, ROW
+from pspo.evaluation.inspect.print_inspection import print_inspection
+from pspo.evaluation.inspect.state_query import StateQuery, figure_name, make_query
+from tests.evaluation.inspect.inspect_cases import COLUMNS, ROW
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def without_the_row(found: dict) -> dict:
-    """What a state alone cannot know."""
+def without_row(found: dict) -> dict:
+    """Without what only a row has."""
     found = json.loads(json.dumps(found))
     for name in ("row", "row_of", "logged", "figure"):
         found.pop(name, None)
     found["values"]["marks"] = [mark for mark in found["values"]["marks"] if mark["name"] != "logged"]
-    for column in found["beliefs"]["following"]:
-        column |= {"followed": None, "then_expected": None, "then_spread": None}
-    found["verdict"] = [s for s in found["verdict"] if "What followed" not in s and "None of the signs" not in s]
+    for column in found["models"]["columns"]:
+        column |= {"observed": None, "expected_after_logged": None, "std_after_logged": None}
+    found["verdict"] = [s for s in found["verdict"] if "outcome" not in s and "No warning" not in s]
     return found
 
 
-def test_a_state_is_the_row_that_has_its_values_and_json_says_all(runs, looked, capsys) -> None:
-    by_row = looked["pspo"].found
-    words = ",".join(str(x) for x in looked["pspo"].obs)
+def test_a_state_gives_the_same_json_as_the_row_with_its_values(runs, inspected, capsys) -> None:
+    by_row = inspected["pspo"].found
+    words = ",".join(str(x) for x in inspected["pspo"].obs)
     assert main(["inspect", str(runs / "pspo"), "--state", words, "--json", "--quiet"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert without_the_row(found) == without_the_row(by_row.as_dict())
+    assert without_row(found) == without_row(by_row.as_dict())
     assert found["row"] is None
-    assert found["judged_by"] == inspection.OWN
+    assert found["evaluated_with"] == inspection.OWN
     assert found["figure"] == str(runs / "pspo" / f"inspect-state-{words.replace(',', '_')}.png")
     picture = (runs / "pspo" / found["figure"]).read_bytes()
     assert picture.startswith(PNG)
@@ -49,60 +49,60 @@ def test_a_state_is_the_row_that_has_its_values_and_json_says_all(runs, looked, 
 
 
 @pytest.mark.slow
-def test_a_negative_state_of_two_action_columns_in_words_and_as_svg(runs, tmp_path, capsys) -> None:
+def test_text_and_svg_of_a_negative_state(runs, tmp_path, capsys) -> None:
     out = tmp_path / "state.svg"
     assert main(["inspect", str(runs / "td3bc"), "--state", "-1.5,2,30", "--out", str(out), "--quiet"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert inspection.FITTED in text
     assert "speed -1.5" in text
     assert "heat 30 outside" in text
-    assert "The state lies outside of the log's range: heat is 30 (log: 0 to 8)." in text
+    assert "The state lies outside the range of the data: heat is 30 (data: 0 to 8)." in text
     assert "valve" in text
     assert "fan" in text
-    assert "none" in text  # of noise
+    assert "none" in text  # the policy is deterministic
     assert f"figure: {out}" in text
     drawn = out.read_text()
     assert drawn.rstrip().endswith("</svg>")
-    for words in ("valve", "fan", "weight P(T|E)", "percentile in the log", "heat"):
+    for words in ("valve", "fan", "weight P(T|E)", "percentile in the dataset", "heat"):
         assert words in drawn
 
 
-def test_a_row_in_words_has_what_was_done_and_what_followed(looked, capsys) -> None:
-    found = looked["pspo"].found
-    show(found)
+def test_text_of_a_row_shows_the_logged_action_and_outcome(inspected, capsys) -> None:
+    found = inspected["pspo"].found
+    print_inspection(found)
     text = " ".join(capsys.readouterr().out.split())
     assert f"in row {ROW} of table" in text
     assert "heat" in text
     assert "valve" in text
-    assert f"The log's own return from here was {found.logged.to_go:.4g}" in text
-    assert "The episode went on." in text
+    assert f"The return from here in the dataset was {found.logged.return_to_go:.4g}" in text
+    assert "The episode continued." in text
     assert "effective of 4 models" in text
     for sentence in found.verdict:
         assert sentence in text
 
 
-def test_a_png_of_two_action_columns(looked, tmp_path) -> None:
-    path = write_figure(looked["pspo"].found, tmp_path / "two.png")
+def test_a_png_of_two_action_columns(inspected, tmp_path) -> None:
+    path = write_figure(inspected["pspo"].found, tmp_path / "two.png")
     assert path.read_bytes().startswith(PNG)
 
 
-def test_another_logs_row_is_judged_by_the_runs_own_log(runs, looked) -> None:
-    case = looked["pspo"]
+def test_a_row_of_another_file(runs, inspected) -> None:
+    case = inspected["pspo"]
     other = pspo.load_dataset(runs / "later.csv", columns=COLUMNS)
-    question = ask(case.data, other, None, 12)
-    assert (question.obs == other.obs[12]).all()
-    assert figure_name(question, True) == f"inspect-row12-of-later-{other.hash[:6]}.png"
+    query = make_query(case.data, other, None, 12)
+    assert (query.obs == other.obs[12]).all()
+    assert figure_name(query, True) == f"inspect-row12-of-later-{other.hash[:6]}.png"
     with pytest.raises(UserError, match="has rows 0 to 89"):
-        ask(case.data, other, None, 100)
+        make_query(case.data, other, None, 100)
     with pytest.raises(UserError, match="give --row with --data"):
-        ask(case.data, other, "1,2,3", None)
-    with pytest.raises(UserError, match="give a log of the same kind"):
-        ask(case.data, SimpleNamespace(name="wide", obs_dim=4, action_dim=2), None, 0)  # pyright: ignore
+        make_query(case.data, other, "1,2,3", None)
+    with pytest.raises(UserError, match="give data with the same columns"):
+        make_query(case.data, SimpleNamespace(name="wide", obs_dim=4, action_dim=2), None, 0)  # pyright: ignore
 
 
 def test_figures_of_different_states_have_different_names() -> None:
     names = [
-        figure_name(Question(np.asarray(obs, np.float32)), False)
+        figure_name(StateQuery(np.asarray(obs, np.float32)), False)
         for obs in ([1.0, 2.0], [1.0, 2.0000002], [12.0, 0.0], np.arange(17.0), np.arange(17.0) + 1e-3)
     ]
     assert len(set(names)) == 5
@@ -110,10 +110,10 @@ def test_figures_of_different_states_have_different_names() -> None:
     assert max(map(len, names)) < 80
 
 
-def test_columns_have_the_logs_names_or_numbers(looked) -> None:
-    found = looked["pspo"].found
-    assert [column.name for column in found.place.columns] == ["speed", "load", "heat"]
-    assert [column.name for column in found.act.columns] == ["valve", "fan"]
+def test_columns_have_the_names_of_the_dataset_or_numbers(inspected) -> None:
+    found = inspected["pspo"].found
+    assert [column.name for column in found.coverage.columns] == ["speed", "load", "heat"]
+    assert [column.name for column in found.action.columns] == ["valve", "fan"]
     nameless: Any = SimpleNamespace(column_names=lambda role: [])
     assert inspection._names(nameless, "obs", 2) == ["obs 0", "obs 1"]
     assert inspection._names(nameless, "action", 1) == ["action"]
@@ -123,19 +123,19 @@ def test_the_api_is_exported() -> None:
     assert pspo.inspect_policy is inspection.inspect_policy
 
 
-# Bad input: one sentence, exit code 2, and nothing is judged or written
+# Bad input: one sentence, exit code 2, and nothing is computed or written
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "give --state 3,80,1.2 or --row 120"),
-        (["--state", "1,2,3", "--row", "1"], "give --state 3,80,1.2 or --row 120"),
+        ([], "give either --state 3,80,1.2 or --row 120"),
+        (["--state", "1,2,3", "--row", "1"], "give either --state 3,80,1.2 or --row 120"),
         (["--state", "1,2"], "has 2 numbers, and 'table' has 3 columns"),
         (["--state", "-1,2,3,4"], "has 4 numbers"),
         (["--state=-1,2"], "has 2 numbers"),
-        (["--state", "1,2,many"], "'1,2,many' is not numbers"),
-        (["--state", "1,,3"], "is not numbers"),
+        (["--state", "1,2,many"], "'1,2,many' is not a list of numbers"),
+        (["--state", "1,,3"], "is not a list of numbers"),
         (["--state", "1,nan,3"], "is nan in column 1"),
         (["--state", "-inf,2,3"], "is -inf in column 0"),
         (["--state", "1e300,2,3"], "is 1e+300 in column 0"),
@@ -147,8 +147,8 @@ def test_the_api_is_exported() -> None:
         (["--row", "0", "--threads", "0"], "--threads 0 is out of range"),
     ],
 )
-def test_a_wrong_word_is_named(runs, words, says, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(inspection, "find_judges", lambda *_: pytest.fail("it was judged"))
+def test_bad_arguments_are_refused_before_any_work(runs, words, says, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(inspection, "load_networks", lambda *_: pytest.fail("it was inspected"))
     before = sorted((runs / "pspo").iterdir())
     assert main(["inspect", str(runs / "pspo"), "--quiet", *words]) == 2
     assert_one_sentence(capsys.readouterr().err, says)
@@ -162,7 +162,7 @@ def assert_one_sentence(text: str, says: str) -> None:
     assert says in said[0]
 
 
-def test_unfinished_runs_and_lost_logs_are_refused(runs, tmp_path, capsys) -> None:
+def test_unfinished_runs_and_missing_data_are_refused(runs, tmp_path, capsys) -> None:
     run = shutil.copytree(runs / "pspo", tmp_path / "run")
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(config | {"dataset": str(tmp_path / "lost.csv")}))

@@ -1,4 +1,4 @@
-"""Small logs, policies and subjects for the tests of off-policy evaluation."""
+"""Small datasets, policies and problems for the tests of off-policy evaluation."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 
 from pspo.data import Dataset
 from pspo.data.normalise import Normaliser, fit_normaliser
-from pspo.evaluation.ope.subject import Subject, make_subject
+from pspo.evaluation.problem import EvaluationProblem, make_problem
 from pspo.nets.actors import Deterministic, LinearGaussian
 from pspo.nets.mlp import MLP
 from pspo.policies.policy import from_network
 from tests.algorithms.baseline_cases import f32
 
-FACTS = {"algo": "bc", "dataset": "made up", "task": None, "seed": 0, "preset": "smoke", "step": 1}
+METADATA = {"algo": "bc", "dataset": "made up", "task": None, "seed": 0, "preset": "smoke", "step": 1}
 
 
-def made_log(lengths: Any, ended: Any, seed: int = 0, **changes: Any) -> Dataset:
-    """Episodes of the given lengths, of noise; one that did not end is cut by a time-out."""
+def made_dataset(lengths: Any, ended: Any, seed: int = 0, **changes: Any) -> Dataset:
+    """Random episodes of the given lengths; those that did not end are truncated by a time-out."""
     rng = np.random.default_rng(seed)
     n, last = int(np.sum(lengths)), np.cumsum(lengths) - 1
     terminal, timeout = np.zeros(n, bool), np.zeros(n, bool)
@@ -54,6 +54,6 @@ def constant(norm: Normaliser, unit: float) -> Deterministic:
     return Deterministic(linear(np.zeros((norm.features, 1)), [np.arctanh(unit)]))
 
 
-def made_subject(data: Dataset, network: Any = None, gamma: float = 1.0) -> Subject:
+def made_problem(data: Dataset, network: Any = None, gamma: float = 1.0) -> EvaluationProblem:
     norm = fit_normaliser(data, gamma)
-    return make_subject(from_network(network or gaussian(norm), norm, FACTS), data, gamma, gamma)
+    return make_problem(from_network(network or gaussian(norm), norm, METADATA), data, gamma, gamma)

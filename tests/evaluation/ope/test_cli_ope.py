@@ -1,4 +1,4 @@
-"""`pspo ope` and `pspo select` from end to end, on runs of seconds."""
+"""`pspo ope` and `pspo select` from end to end, on smoke runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import pytest
 
 from pspo.cli.main import main
 from pspo.core.errors import UserError
-from pspo.core.progress import silent
 from pspo.data import load_dataset, save_dataset
-from pspo.evaluation.ope import METHODS, of_run, selection
-from pspo.evaluation.ope.believed import find_models
-from pspo.evaluation.ope.density import BEHAVIOURS
-from pspo.evaluation.ope.of_run import judge_run
-from pspo.evaluation.ope.recipe import recipe_for
-from pspo.evaluation.ope.subject import make_subject
+from pspo.evaluation.config import evaluation_config
+from pspo.evaluation.density import BEHAVIOURS
+from pspo.evaluation.ope import ESTIMATORS, estimate_run, selection
+from pspo.evaluation.ope.estimate_run import estimate_return
+from pspo.evaluation.ope.estimator import EstimatorInputs
+from pspo.evaluation.problem import make_problem
 from pspo.policies.policy import load_policy
 from pspo.runs.directory import open_run
 
@@ -28,7 +27,7 @@ TINY = ["--preset", "smoke", "--quiet", "--episodes", "500"]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
-    """PSPO's and a clone's, and a small log of the same kind."""
+    """A run of PSPO and one of BC, and a small dataset of the same kind."""
     folder = tmp_path_factory.mktemp("ope")
     for algo in ("pspo", "bc"):
         assert main(["train", "liquidation", "--algo", algo, *TINY, "--out", str(folder / algo)]) == 0
@@ -37,8 +36,8 @@ def runs(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def judged(runs: Path) -> dict[str, Any]:
-    """What `pspo ope` prints of both; it leaves the same beside the run."""
+def estimated(runs: Path) -> dict[str, Any]:
+    """What `pspo ope` prints for both, and writes into the run."""
     found = {}
     for algo in ("pspo", "bc"):
         with pytest.MonkeyPatch.context() as patch:
@@ -50,37 +49,39 @@ def judged(runs: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("algo", ["pspo", "bc"])
-def test_every_method_gives_an_estimate_with_an_interval(runs, judged, algo) -> None:
-    found = judged[algo]
+def test_every_method_gives_an_estimate_with_an_interval(runs, estimated, algo) -> None:
+    found = estimated[algo]
     assert json.loads((runs / algo / "ope.json").read_text()) == found
     assert (found["gamma"], found["horizon"], found["confidence"], found["data"]) == (1.0, 20, 0.9, "liquidation")
-    assert [e["method"] for e in found["estimates"]] == list(METHODS.values())
+    assert [e["method"] for e in found["estimates"]] == [info.title for info in ESTIMATORS.values()]
     for e in found["estimates"]:
         assert e["low"] <= e["value"] <= e["high"]
-    assert found["truth"] == json.loads((runs / algo / "result.json").read_text())["return_mean"]
+    assert found["simulator_return"] == json.loads((runs / algo / "result.json").read_text())["return_mean"]
     models = found["estimates"][0]["numbers"]
     assert models["lowest_model"] <= found["estimates"][0]["value"] <= models["highest_model"]
 
 
-def test_the_logs_own_mean_is_that_of_its_whole_episodes(runs, judged) -> None:
+def test_the_return_of_the_dataset_is_that_of_complete_episodes(runs, estimated) -> None:
     data = load_dataset("liquidation")
     whole = data.episode_returns()[data.terminal[data.episode_end]]
-    assert judged["bc"]["logged"] == pytest.approx(whole.mean(), rel=0.01)
+    assert estimated["bc"]["dataset_return"] == pytest.approx(whole.mean(), rel=0.01)
 
 
-def test_an_estimated_behaviour_is_said_and_the_built_in_logs_is_known(runs, judged) -> None:
-    doubts = lambda estimates: ["density of the behaviour" in " ".join(e.warnings) for e in estimates]  # noqa: E731
-    own = [e["warnings"] for e in judged["bc"]["estimates"] if e["judges"] == "sampled"]
+def test_an_estimated_behaviour_density_gives_a_warning(runs, estimated) -> None:
+    warned = lambda estimates: ["behaviour density" in " ".join(e.warnings) for e in estimates]  # noqa: E731
+    own = [e["warnings"] for e in estimated["bc"]["estimates"] if e["actions"] == "sampled"]
     assert len(own) == 2
-    assert "density of the behaviour" not in str(own)
-    found = judge_run(runs / "bc", runs / "other.npz", methods=["importance"])
-    assert doubts(found.estimates) == [True]
-    known = judge_run(runs / "bc", runs / "other.npz", methods=["importance"], behaviour=BEHAVIOURS["liquidation"])
-    assert doubts(known.estimates) == [False]
-    assert of_run._known_behaviour("liquidation.csv") is None  # which may hold anything
+    assert "behaviour density" not in str(own)
+    found = estimate_return(runs / "bc", runs / "other.npz", methods=["importance"])
+    assert warned(found.estimates) == [True]
+    known = estimate_return(
+        runs / "bc", runs / "other.npz", methods=["importance"], behaviour=BEHAVIOURS["liquidation"]
+    )
+    assert warned(known.estimates) == [False]
+    assert estimate_run._known_behaviour("liquidation.csv") is None  # which may hold anything
 
 
-def test_another_log_judges_too_and_leaves_nothing(runs, capsys) -> None:
+def test_another_dataset_writes_nothing_into_the_run(runs, capsys) -> None:
     run = runs / "bc"
     before = (run / "ope.json").read_bytes()
     words = ["--data", str(runs / "other.npz"), "--methods", "fitted-q", "--gamma", "0.9", "--confidence", "0.5"]
@@ -95,44 +96,44 @@ def test_another_log_judges_too_and_leaves_nothing(runs, capsys) -> None:
     assert (run / "ope.json").read_bytes() == before
 
 
-def test_the_policy_is_judged_in_words(runs, tmp_path, capsys) -> None:
+def test_estimates_as_text(runs, tmp_path, capsys) -> None:
     run = shutil.copytree(runs / "pspo", tmp_path / "run")  # its ope.json is replaced
     assert main(["ope", str(run), "--quiet", "--methods", "models"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "Nine tenths of imagined episodes return" in text
+    assert "90 % of episodes in the models return" in text
     assert "effective models" in text
-    assert "In the simulator the policy as it acts has" in text
+    assert "In the simulator the policy returns" in text
 
 
-def test_select_ranks_and_says_what_the_choice_costs(runs, judged, capsys) -> None:
+def test_select_ranks_and_gives_the_regret(runs, estimated, capsys) -> None:
     words = [str(runs / "pspo"), str(runs / "bc"), "--by", "fitted-q"]
     assert main(["select", *words, "--quiet", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["runs"] == words[:2]
-    value = [judged[algo]["estimates"][1]["value"] for algo in ("pspo", "bc")]
-    truth = [judged[algo]["truth"] for algo in ("pspo", "bc")]
+    value = [estimated[algo]["estimates"][1]["value"] for algo in ("pspo", "bc")]
+    truth = [estimated[algo]["simulator_return"] for algo in ("pspo", "bc")]
     assert found["value"] == pytest.approx(value)
     assert found["order"] == np.argsort(-np.array(value)).tolist()
     assert found["regret"] == pytest.approx(max(truth) - truth[found["order"][0]])
-    assert found["rank_correlation"] is None  # of two there is none
-    assert json.loads((runs / "bc" / "ope.json").read_text()) == judged["bc"]  # selecting leaves it alone
+    assert found["rank_correlation"] is None  # undefined for two
+    assert json.loads((runs / "bc" / "ope.json").read_text()) == estimated["bc"]  # select does not change it
 
 
-def test_pspos_own_posterior_judges_by_its_own_log_alone(runs) -> None:
-    """Its critics have the units of the log they were trained on."""
-    run, asked = open_run(runs / "pspo"), []
+def test_pspos_own_posterior_is_used_only_on_its_own_dataset(runs) -> None:
+    """Its critics have the units of the dataset they were trained on."""
+    run = open_run(runs / "pspo")
 
-    def fitted():
-        asked.append(True)
-        raise InterruptedError
+    class Inputs(EstimatorInputs):
+        @property
+        def critics(self):  # pyright: ignore
+            raise InterruptedError
 
     def models(data):
-        recipe = recipe_for(data, "smoke")
-        subject = make_subject(load_policy(run.path), data, None, 1.0, recipe.pspo.gamma)
-        return find_models(subject, run, recipe.pspo, fitted, silent)
+        config = evaluation_config(data, "smoke")
+        problem = make_problem(load_policy(run.path), data, None, 1.0, config.pspo.gamma)
+        return Inputs(problem, config, run).models_and_critics
 
-    assert len(models(load_dataset("liquidation")).critics) == 3
-    assert not asked
+    assert models(load_dataset("liquidation")).own
     with pytest.raises(InterruptedError):
         models(load_dataset(runs / "other.npz"))
 
@@ -140,11 +141,11 @@ def test_pspos_own_posterior_judges_by_its_own_log_alone(runs) -> None:
 # Bad input: one sentence, exit code 2
 
 
-def changed(runs: Path, tmp_path: Path, **facts: Any) -> Path:
-    """A copy of the clone's run whose configuration says something else."""
+def changed(runs: Path, tmp_path: Path, **changes: Any) -> Path:
+    """A copy of BC's run with another configuration."""
     run = tmp_path / "run"
     shutil.copytree(runs / "bc", run)
-    config = json.loads((run / "config.json").read_text()) | facts
+    config = json.loads((run / "config.json").read_text()) | changes
     (run / "config.json").write_text(json.dumps(config))
     return run
 
@@ -161,7 +162,7 @@ def changed(runs: Path, tmp_path: Path, **facts: Any) -> Path:
         (["--data", "no-such-file.npz"], "no-such-file.npz"),
     ],
 )
-def test_a_wrong_word_is_named(runs, words, says, capsys) -> None:
+def test_bad_arguments_are_refused(runs, words, says, capsys) -> None:
     assert main(["ope", str(runs / "bc"), "--quiet", *words]) == 2
     assert_one_sentence(capsys.readouterr().err, says)
 
@@ -173,12 +174,12 @@ def assert_one_sentence(text: str, says: str) -> None:
     assert says in said[0]
 
 
-def test_an_unfinished_run_is_refused_before_others_are_judged(runs, tmp_path, capsys, monkeypatch) -> None:
+def test_an_unfinished_run_is_refused_before_any_estimate(runs, tmp_path, capsys, monkeypatch) -> None:
     run = changed(runs, tmp_path)
     (run / "result.json").unlink()
     assert main(["ope", str(run), "--quiet"]) == 2
     assert_one_sentence(capsys.readouterr().err, f"{run} is not finished: `pspo resume {run}` first.")
-    monkeypatch.setattr(of_run, "judge_run", lambda *_: pytest.fail("it was judged"))
+    monkeypatch.setattr(estimate_run, "estimate_return", lambda *_, **__: pytest.fail("it was estimated"))
     assert main(["select", str(runs / "bc"), str(run), "--quiet"]) == 2
     assert_one_sentence(capsys.readouterr().err, "is not finished")
 
@@ -194,7 +195,7 @@ def test_data_that_changed_are_refused(runs, tmp_path, capsys) -> None:
     assert_one_sentence(capsys.readouterr().err, "have changed since it was trained")
 
 
-def test_data_of_another_size_or_with_a_nan_are_refused(runs, tmp_path) -> None:
+def test_data_of_another_size_or_with_nan_are_refused(runs, tmp_path) -> None:
     rng = np.random.default_rng(0)
     arrays = {
         "observations": rng.normal(size=(100, 4)),
@@ -202,8 +203,8 @@ def test_data_of_another_size_or_with_a_nan_are_refused(runs, tmp_path) -> None:
         "rewards": rng.normal(size=100),
         "terminals": np.arange(100) % 10 == 9,
     }
-    with pytest.raises(UserError, match=r"takes 3 numbers and gives 1, and .* has 4 and 1"):
-        judge_run(runs / "bc", arrays)
+    with pytest.raises(UserError, match=r"has 3 observation and 1 action columns, and .* has 4 and 1"):
+        estimate_return(runs / "bc", arrays)
     data = load_dataset(runs / "other.npz")
     reward = np.array(data.reward)
     reward[3] = np.nan
@@ -211,7 +212,7 @@ def test_data_of_another_size_or_with_a_nan_are_refused(runs, tmp_path) -> None:
     bounds = {"action_low": data.action_low, "action_high": data.action_high}
     spoiled = type(data)(**fields, **bounds, reward=reward)
     with pytest.raises(UserError, match=r"not finite|NaN|nan"):
-        judge_run(runs / "bc", save_dataset(spoiled, tmp_path / "spoiled.npz"))
+        estimate_return(runs / "bc", save_dataset(spoiled, tmp_path / "spoiled.npz"))
 
 
 def test_runs_on_different_data_do_not_compare(runs, tmp_path, capsys) -> None:
@@ -220,4 +221,4 @@ def test_runs_on_different_data_do_not_compare(runs, tmp_path, capsys) -> None:
     (run / "manifest.json").write_text(json.dumps(manifest))
     assert main(["select", str(runs / "bc"), str(run), "--quiet"]) == 2
     assert_one_sentence(capsys.readouterr().err, "different data")
-    assert selection.judge_runs([runs / "bc"] * 2, str) == [str(runs / "bc")] * 2
+    assert selection.estimate_runs([runs / "bc"] * 2, str) == [str(runs / "bc")] * 2

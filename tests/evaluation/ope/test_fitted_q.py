@@ -1,4 +1,4 @@
-"""Fitted Q evaluation on a chain whose value is known."""
+"""Fitted Q evaluation on a chain with known values."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import scipy.stats
 
 from pspo.data import Dataset, load_dataset
 from pspo.data.normalise import fit_normaliser
-from pspo.evaluation.ope.fitted_q import FittedQ, FittedQConfig, by_fitted_q, contradiction, fit_q, summarise
-from tests.evaluation.ope.ope_cases import constant, gaussian, linear, made_log, made_subject
+from pspo.evaluation.fitted_critics import FittedQ, FittedQConfig, fit_q
+from pspo.evaluation.ope.fitted_q import bellman_residual, estimate_by_critics, summarise
+from tests.evaluation.ope.ope_cases import constant, gaussian, linear, made_dataset, made_problem
 
 SMALL = FittedQConfig(critics=3, width=16, steps=1500, batch=64, lr=5e-3, tau=0.05, chunk=500)
 GAMMA, ACTION, STEPS = 0.8, 0.5, 4
@@ -19,88 +20,88 @@ EXACT = sum(GAMMA**k * (k + ACTION) for k in range(STEPS))
 
 
 def chain(terminals: bool = True, seed: int = 0) -> Dataset:
-    """Places 0 to 3, one after the other; a step pays its place and its action. Every third episode is cut midway."""
+    """Positions 0 to 3, one after the other; the reward is position plus action. Every third episode is truncated."""
     lengths = np.where(np.arange(150) % 3 == 2, 2, STEPS)
-    place = np.concatenate([np.arange(n) for n in lengths]).astype(float)
-    action = np.random.default_rng(seed).uniform(-1, 1, size=(len(place), 1))
-    obs = np.stack([place, np.zeros(len(place))], axis=1)
+    position = np.concatenate([np.arange(n) for n in lengths]).astype(float)
+    action = np.random.default_rng(seed).uniform(-1, 1, size=(len(position), 1))
+    obs = np.stack([position, np.zeros(len(position))], axis=1)
     ended = (lengths == STEPS) & terminals
     after = obs + np.array([1.0, 0.0])
-    return made_log(lengths, ended, obs=obs, next_obs=after, action=action, reward=place + action[:, 0])
+    return made_dataset(lengths, ended, obs=obs, next_obs=after, action=action, reward=position + action[:, 0])
 
 
 def estimate(data: Dataset, gamma: float = GAMMA, network: Any = None, sampled: bool = False) -> Any:
     norm = fit_normaliser(data, GAMMA)
-    subject = made_subject(data, network or constant(norm, ACTION), GAMMA)._replace(gamma=gamma)
-    return subject, fit_q(subject, SMALL, sampled)
+    problem = made_problem(data, network or constant(norm, ACTION), GAMMA)._replace(gamma=gamma)
+    return problem, fit_q(problem, SMALL, sampled)
 
 
 def value(data: Dataset, gamma: float = GAMMA) -> float:
-    return by_fitted_q(*estimate(data, gamma), 0.9).value
+    return estimate_by_critics(*estimate(data, gamma), 0.9).value
 
 
-def test_critics_reach_the_exact_value_though_episodes_are_cut() -> None:
-    found = by_fitted_q(*estimate(chain()), 0.9)
+def test_critics_reach_the_exact_value_though_episodes_are_truncated() -> None:
+    found = estimate_by_critics(*estimate(chain()), 0.9)
     assert found.value == pytest.approx(EXACT, rel=0.03)
     assert found.low < EXACT < found.high
-    assert found.judges == "mode"
+    assert found.actions == "mode"
 
 
 @pytest.mark.parametrize(("terminals", "gamma"), [(True, 1.0), (False, GAMMA)])
-def test_a_backup_without_the_discount_or_without_ends_would_miss_it(terminals, gamma) -> None:
-    """The test above can fail: either mistake is far away."""
+def test_backups_without_discount_or_terminals_miss_the_value(terminals, gamma) -> None:
+    """The test above can fail: both mistakes lead far away."""
     assert abs(value(chain(terminals), gamma) - EXACT) > 0.15 * EXACT
 
 
-def test_undiscounted_values_are_the_plain_sum() -> None:
+def test_undiscounted_values_are_sums_of_rewards() -> None:
     assert value(chain(), 1.0) == pytest.approx(sum(k + ACTION for k in range(STEPS)), rel=0.03)
 
 
-def test_a_policy_with_noise_has_the_value_of_its_mean_action_where_pay_is_linear() -> None:
+def test_a_stochastic_policy_has_the_value_of_its_mean_for_linear_rewards() -> None:
     data = chain()
     noisy = gaussian(fit_normaliser(data, GAMMA), slope=(0.0, 0.0), bias=0.3, log_std=-1.6)
-    subject, fitted = estimate(data, network=noisy, sampled=True)
-    starts = subject.starts[:1]
-    found = fitted.q(subject.norm.encode(np.repeat(starts, 41, 0)), 0.3 + 0.2 * np.linspace(-1, 1, 41)[:, None])
+    problem, fitted = estimate(data, network=noisy, sampled=True)
+    starts = problem.starts[:1]
+    found = fitted.q(problem.norm.encode(np.repeat(starts, 41, 0)), 0.3 + 0.2 * np.linspace(-1, 1, 41)[:, None])
     exact = sum(GAMMA**k * (k + 0.3) for k in range(STEPS))
-    assert float(np.mean(found)) * float(subject.norm.reward_scale) == pytest.approx(exact, rel=0.04)
+    assert float(np.mean(found)) * float(problem.norm.reward_scale) == pytest.approx(exact, rel=0.04)
 
 
-def test_an_episode_without_weight_might_as_well_not_be_there(monkeypatch) -> None:
+def test_an_episode_without_weight_has_no_influence(monkeypatch) -> None:
     data = chain()
     odd = np.repeat(np.arange(150) % 2 == 1, data.episode_lengths())
     fields = {name: getattr(data, name) for name in ("obs", "next_obs", "action", "terminal", "timeout")}
-    spoiled = made_log(data.episode_lengths(), np.ones(150, bool), **fields, reward=data.reward + 5.0 * odd)
-    subject = made_subject(spoiled, constant(fit_normaliser(data, GAMMA), ACTION), GAMMA)
+    spoiled = made_dataset(data.episode_lengths(), np.ones(150, bool), **fields, reward=data.reward + 5.0 * odd)
+    problem = made_problem(spoiled, constant(fit_normaliser(data, GAMMA), ACTION), GAMMA)
 
     class Even:
         def exponential(self, size):
             return np.broadcast_to((np.arange(size[1]) % 2 == 0).astype(float), size)
 
     monkeypatch.setattr(np.random, "default_rng", lambda seed: Even())
-    assert by_fitted_q(subject, fit_q(subject, SMALL), 0.9).value == pytest.approx(EXACT, rel=0.05)
+    assert estimate_by_critics(problem, fit_q(problem, SMALL), 0.9).value == pytest.approx(EXACT, rel=0.05)
 
 
-def test_critics_contradict_the_log_until_they_are_fitted() -> None:
-    """Against a loop over the log, with a critic that is linear; and close to nothing once it is fitted."""
+def test_the_bellman_residual_vanishes_once_critics_are_fitted() -> None:
+    """Against a loop over the dataset with a linear critic; close to zero once fitted."""
     data = chain()
-    subject = made_subject(data, constant(fit_normaliser(data, GAMMA), ACTION), GAMMA)
-    weights = np.random.default_rng(0).normal(size=(subject.norm.features + 1, 1))
+    problem = made_problem(data, constant(fit_normaliser(data, GAMMA), ACTION), GAMMA)
+    weights = np.random.default_rng(0).normal(size=(problem.norm.features + 1, 1))
     raw = FittedQ(linear([weights, 3.0 * weights], [[0.5], [0.1]]), np.ones((2, 150)))
-    x = np.concatenate([subject.norm.encode(data.obs), data.action], axis=1).astype(float)
-    after = np.concatenate([subject.norm.encode(data.next_obs), np.full((data.size, 1), ACTION)], axis=1).astype(float)
-    scale, total, age = float(subject.norm.reward_scale), 0.0, 0
+    x = np.concatenate([problem.norm.encode(data.obs), data.action], axis=1).astype(float)
+    after = np.concatenate([problem.norm.encode(data.next_obs), np.full((data.size, 1), ACTION)], axis=1).astype(float)
+    scale, total, age = float(problem.norm.reward_scale), 0.0, 0
     for i in range(data.size):
         q, ahead = (scale * (2.0 * float((row @ weights)[0]) + 0.3) for row in (x[i], after[i]))
         total += GAMMA**age * (data.reward[i] + GAMMA * ahead * (not data.terminal[i]) - q)
         age = 0 if data.episode_end[i] else age + 1
-    assert contradiction(subject, raw) == pytest.approx(total / 150, rel=1e-4)
-    assert by_fitted_q(subject, raw, 0.9).numbers["contradiction"] == pytest.approx(total / 150, rel=1e-4)
+    assert bellman_residual(problem, raw) == pytest.approx(total / 150, rel=1e-4)
+    assert estimate_by_critics(problem, raw, 0.9).numbers["bellman_residual"] == pytest.approx(total / 150, rel=1e-4)
     assert abs(total / 150) > 0.5
-    assert abs(contradiction(*estimate(data))) < 0.1
+    assert abs(bellman_residual(*estimate(data))) < 0.1
 
 
-def test_the_interval_is_students_over_the_critics() -> None:
+def test_the_interval_is_students_t_over_the_critics() -> None:
     rng = np.random.default_rng(0)
     values, weight = rng.normal(5.0, 1.0, size=(4, 6)), rng.exponential(size=(4, 6))
     each = [sum(v * w for v, w in zip(values[c], weight[c], strict=True)) / sum(weight[c]) for c in range(4)]
@@ -111,18 +112,18 @@ def test_the_interval_is_students_over_the_critics() -> None:
     assert found.numbers["standard_error"] == pytest.approx(np.std(each, ddof=1))
 
 
-def test_one_critic_has_no_interval_and_a_nan_is_shown() -> None:
+def test_one_critic_has_no_interval_and_nan_stays_nan() -> None:
     assert summarise(np.ones((1, 3)), np.ones((1, 3)), 0.9).high == np.inf
     assert np.isnan(summarise(np.array([[1.0], [np.nan]]), np.ones((2, 1)), 0.9).value)
 
 
 @pytest.mark.slow
-def test_the_usual_critics_fit_what_the_last_step_of_an_episode_pays() -> None:
+def test_default_critics_fit_the_last_rewards_of_episodes() -> None:
     """There Q is the reward, whatever the policy. A third of the learning rate leaves errors of more than four."""
     data, fresh = (load_dataset("liquidation", seed=seed) for seed in (6, 7))
-    subject = made_subject(data, constant(fit_normaliser(data), 0.9), 1.0)
-    fitted = fit_q(subject, FittedQConfig())
+    problem = made_problem(data, constant(fit_normaliser(data), 0.9), 1.0)
+    fitted = fit_q(problem, FittedQConfig())
     ends = np.flatnonzero(fresh.terminal)
-    features, action = subject.norm.encode(fresh.obs[ends]), subject.norm.unit_action(fresh.action[ends])
-    q = np.asarray(fitted.q(features, action)).mean(0) * float(subject.norm.reward_scale)
+    features, action = problem.norm.encode(fresh.obs[ends]), problem.norm.unit_action(fresh.action[ends])
+    q = np.asarray(fitted.q(features, action)).mean(0) * float(problem.norm.reward_scale)
     assert np.sqrt(np.mean(np.square(q - fresh.reward[ends]))) < 3.0

@@ -1,4 +1,4 @@
-"""Ranking policies by estimates, and how well that went."""
+"""Ranking runs by their estimates, and how well that went."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import numpy as np
 import pytest
 
 from pspo.core.errors import UserError
-from pspo.evaluation.ope.estimates import Estimate
-from pspo.evaluation.ope.of_run import Judgement
+from pspo.evaluation.ope.estimate_run import RunEstimates
+from pspo.evaluation.ope.print_estimates import print_estimates, print_ranking
+from pspo.evaluation.ope.return_estimate import ReturnEstimate
 from pspo.evaluation.ope.selection import rank
-from pspo.evaluation.ope.text import judgement_table, ranking_table
 
 VALUE, LOW, TRUTH = [3.0, 5.0, 1.0, 4.0], [2.5, 0.0, 0.5, 3.0], [30.0, 20.0, 10.0, 40.0]
 
 
-def judged(value: float, low: float, truth: float | None, gamma: float = 1.0, name: str = "run") -> Judgement:
-    estimate = Estimate("fitted Q", value, low, 2 * value - low, "mode", {}, [] if value > 2 else ["it is low."])
-    return Judgement(Path(name), "made up", gamma, 0.9, 20, [estimate], {"doubly robust": "no noise."}, 1.0, truth)
+def estimated(value: float, low: float, truth: float | None, gamma: float = 1.0, name: str = "run") -> RunEstimates:
+    estimate = ReturnEstimate("fitted Q", value, low, 2 * value - low, "mode", {}, [] if value > 2 else ["it is low."])
+    return RunEstimates(Path(name), "made up", gamma, 0.9, 20, [estimate], {"doubly robust": "no noise."}, 1.0, truth)
 
 
-def all_judged(truth=TRUTH) -> list[Judgement]:
+def all_estimated(truth=TRUTH) -> list[RunEstimates]:
     rows = zip(VALUE, LOW, truth, strict=True)
-    return [judged(v, low, t, name=f"run-{i}") for i, (v, low, t) in enumerate(rows)]
+    return [estimated(v, low, t, name=f"run-{i}") for i, (v, low, t) in enumerate(rows)]
 
 
-def test_the_best_estimate_comes_first_and_its_regret_is_what_it_gives_up() -> None:
-    found = rank(all_judged(), "fitted Q")
+def test_the_best_estimate_comes_first_and_regret_is_what_it_loses() -> None:
+    found = rank(all_estimated(), "fitted Q")
     assert found.order == [1, 3, 0, 2]
     assert found.regret == 40.0 - 20.0
     assert found.regret_of_random == 40.0 - 25.0
@@ -36,28 +36,28 @@ def test_the_best_estimate_comes_first_and_its_regret_is_what_it_gives_up() -> N
     assert found.rank_correlation == pytest.approx(np.corrcoef(places, true_places)[0, 1])
 
 
-def test_the_cautious_look_at_lower_ends() -> None:
-    found = rank(all_judged(), "fitted Q", cautious=True)
+def test_cautious_ranks_by_lower_ends() -> None:
+    found = rank(all_estimated(), "fitted Q", cautious=True)
     assert found.order == [3, 0, 2, 1]
     assert found.regret == 0.0
     places, true_places = [3, 1, 2, 4], [3, 2, 1, 4]
     assert found.rank_correlation == pytest.approx(np.corrcoef(places, true_places)[0, 1])
 
 
-def test_without_a_simulator_nothing_is_said_of_the_truth() -> None:
-    found = rank(all_judged([1.0, 2.0, None, 3.0]), "fitted Q")
+def test_without_a_simulator_there_is_no_regret() -> None:
+    found = rank(all_estimated([1.0, 2.0, None, 3.0]), "fitted Q")
     assert found.order == [1, 3, 0, 2]
     assert (found.rank_correlation, found.regret, found.regret_of_random) == (None, None, None)
 
 
 def test_two_policies_have_a_regret_and_no_correlation() -> None:
-    found = rank(all_judged()[:2], "fitted Q")
+    found = rank(all_estimated()[:2], "fitted Q")
     assert found.regret == 10.0
     assert found.rank_correlation is None
 
 
-def test_an_estimate_that_is_not_a_number_comes_last() -> None:
-    runs = [judged(np.nan, np.nan, 50.0), *all_judged()]
+def test_nan_comes_last() -> None:
+    runs = [estimated(np.nan, np.nan, 50.0), *all_estimated()]
     found = rank(runs, "fitted Q")
     assert found.order == [2, 4, 1, 3, 0]
     assert found.rank_correlation is None
@@ -66,36 +66,48 @@ def test_an_estimate_that_is_not_a_number_comes_last() -> None:
 @pytest.mark.parametrize(
     ("runs", "method", "says"),
     [
-        ([judged(1.0, 0.0, None), judged(1.0, 0.0, None, gamma=0.9)], "fitted Q", "different discounts.*--gamma"),
-        ([judged(1.0, 0.0, None)], "doubly robust", "run has no estimate by doubly robust: no noise."),
+        ([estimated(1.0, 0.0, None), estimated(1.0, 0.0, None, gamma=0.9)], "fitted Q", "different discounts.*--gamma"),
+        ([estimated(1.0, 0.0, None)], "doubly robust", "run has no estimate by doubly robust: no noise."),
     ],
 )
-def test_what_does_not_compare_is_refused(runs, method, says) -> None:
+def test_runs_that_do_not_compare_are_refused(runs, method, says) -> None:
     with pytest.raises(UserError, match=says):
         rank(runs, method)
 
 
-def test_the_tables_show_every_number_and_every_doubt(capsys) -> None:
-    runs = all_judged()
-    ranking_table(runs, rank(runs, "fitted Q", cautious=True))
+def test_the_tables_show_all_numbers_and_warnings(capsys) -> None:
+    runs = all_estimated()
+    print_ranking(runs, rank(runs, "fitted Q", cautious=True))
     text = " ".join(capsys.readouterr().out.split())
-    ranked = ("by the lower ends", "run-3 │ 4.00 │ 3.00 │ 40.00", "gives up 0.00", "15.00", "that of run-2: it is low.")
+    ranked = (
+        "by the lower ends",
+        "run-3 │ 4.00 │ 3.00 │ 40.00",
+        "loses 0.00",
+        "15.00",
+        "Warning for run-2: it is low.",
+    )
     for words in ranked:
         assert words in text
-    judgement_table(runs[2])
+    print_estimates(runs[2])
     text = " ".join(capsys.readouterr().out.split())
-    for words in ("1.00 │ 0.50 to 1.50", "90 % interval", "fitted Q: it is low.", "No doubly robust: no", "has 10.00"):
+    for words in (
+        "1.00 │ 0.50 to 1.50",
+        "90 % interval",
+        "Warning for fitted Q: it is low.",
+        "No doubly robust: no",
+        "returns 10.00",
+    ):
         assert words in text
 
 
-def test_estimates_that_cannot_both_hold_are_named(capsys) -> None:
-    """Touching intervals meet, an open one meets all, a policy with its noise is another one, doubted ones are out."""
+def test_contradictions_are_named(capsys) -> None:
+    """Touching and open intervals overlap; sampled actions do not compare with the mode; warnings exclude."""
     made = [("a", 1.0, 2.0, "mode"), ("b", 2.0, 3.0, "mode"), ("c", 2.1, 2.5, "mode"), ("d", 5.0, 6.0, "sampled")]
     made += [("e", -np.inf, np.inf, "sampled"), ("f", np.nan, np.nan, "mode"), ("g", 6.5, 7.0, "sampled")]
-    estimates = [Estimate(name, 0.5 * (low + high), low, high, judges) for name, low, high, judges in made]
-    doubted = Estimate("h", 9.0, 9.0, 9.0, "sampled", {}, ["no."])
-    found = replace(judged(3.0, 2.0, None), estimates=[*estimates, doubted])
+    estimates = [ReturnEstimate(name, 0.5 * (low + high), low, high, actions) for name, low, high, actions in made]
+    warned = ReturnEstimate("h", 9.0, 9.0, 9.0, "sampled", {}, ["no."])
+    found = replace(estimated(3.0, 2.0, None), estimates=[*estimates, warned])
     assert found.contradictions == [("a", "c"), ("d", "g")]
     assert found.as_dict()["contradictions"] == [["a", "c"], ["d", "g"]]
-    judgement_table(found)
+    print_estimates(found)
     assert "D and g contradict each other" in " ".join(capsys.readouterr().out.split())

@@ -1,18 +1,18 @@
 """ADM, or ADMPO-OFF (Lin et al. 2024, "Any-step Dynamics Model Improves Future Predictions for Online and Offline
 Reinforcement Learning").
 
-One recurrent model says where an old state leads by the k actions since, for every lag k up to m. Rollouts take each
-step by a random lag, and where the lags disagree the reward is lowered:
+One recurrent model predicts the next state from an old state and the k actions since, for every lag k up to m. Each
+step of a rollout uses a random lag, and the reward is lowered where the lags disagree:
 
     r~ = r^ - lambda u,     u = sqrt(mean over columns of Var_k mu_k),     mu_k: mean next state by lag k
 
-Then SAC on imagined and logged rows, at a fixed temperature. u is in raw units. Ours and the authors' code differ:
+Then SAC on synthetic and real transitions, at a fixed temperature. u is in raw units. Differences from the authors:
 - The model sees the features that PSPO's see, its targets are standardised (one scale for all lags), and rewards
-  stay inside the log's range. A batch has windows of all lags, where theirs has one lag; hold-out rows are random.
-- Lags are drawn per rollout, where theirs are per step for all rollouts. What is drawn and what u compares come from
-  one pass of the network, where theirs are two.
-- Rollouts start from any logged state with the past that it has; fewer than m - 1 rows of it allow fewer lags, and
-  none leaves no doubt at the first step. The authors start only where there are m - 1.
+  stay inside the dataset's range. A batch has windows of all lags, theirs of one; the hold-out is random.
+- Lags are drawn per rollout, theirs per step for all rollouts. The outcome and u come from one pass of the network,
+  theirs from two.
+- Rollouts start from any state of the dataset with the past that it has; a past of fewer than m - 1 steps allows fewer
+  lags, and none gives u = 0 at the first step. The authors start only where there are m - 1.
 - Their dropout stays on in rollouts and on the hold-out. Here it is off on the hold-out, and a setting in rollouts.
 """
 
@@ -34,10 +34,10 @@ from pspo.algorithms.common.model_based import (
     State,
     draw,
     fresh_buffer,
-    keep,
     optimiser,
     policies,
-    prepare_ends,
+    prepare_termination,
+    store,
     update,
 )
 from pspo.algorithms.common.sac import Params, fresh_agent
@@ -46,7 +46,7 @@ from pspo.core.progress import Progress
 from pspo.data.batches import DeviceDataset, Transitions, pick_transitions
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser, fit_normaliser, normaliser_in
-from pspo.dynamics.model_env import in_blocks, rollout, target_noise
+from pspo.dynamics.model_env import outcome_noise, rollout, rollouts_in_batches
 from pspo.dynamics.prediction_range import PredictionRange, prediction_range
 from pspo.dynamics.termination import Termination
 from pspo.dynamics.uncertainty import lag_std
@@ -61,9 +61,9 @@ HEADLINE = ("critic_loss",)
 @dataclass(frozen=True)
 class Config(SoftConfig):
     penalty: Annotated[float, Bounds(0.0, 1e6)] = 1.0
-    """lambda: weight of the lags' disagreement in an imagined reward, both in raw units."""
+    """lambda: weight of the lags' disagreement in a synthetic reward, both in raw units."""
     dropout_in_rollouts: bool = True
-    """Let the model drop out units in rollouts too, as the authors' does; their penalties were chosen with it."""
+    """Keep the model's dropout on in rollouts, as the authors do; their penalties were chosen with it."""
     alpha: Annotated[float, Bounds(1e-6, 1e6)] = 0.1
     adapt_alpha: bool = False
     actor_decay: bool = True
@@ -74,7 +74,7 @@ class Arrays(NamedTuple):
     """What is fixed during training and lives on the device."""
 
     model: AnyStep
-    past: Array  # (n,): how many rows of the same episode come before each logged row
+    past: Array  # (n,): transitions of the same episode before each transition
     terminated: Termination
 
 
@@ -87,15 +87,15 @@ class Setup(NamedTuple):
 
 
 def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Setup, dict[str, Any]]:
-    """Fit or find the model, and the end of rollouts; with a report of each."""
+    """Fit or load the model and the termination rule; with information for the report."""
     norm = normaliser_in(dataset, config.states, config.rewards, config.gamma)
     model_norm = fit_normaliser(dataset, config.gamma)
-    said = partial(progress, "any-step model")
-    model, facts = load_or_fit_any_step(dataset, model_norm, config.model, seed, said)
-    ends, end_facts = prepare_ends(config.termination, dataset, model_norm)
-    arrays = Arrays(model, jnp.asarray(dataset.ages().astype("int32")), ends)
-    setup = Setup(arrays, norm, model_norm, facts["lags"], prediction_range(dataset, model_norm))
-    return setup, {"any_step": facts, "reward": "learned", **end_facts}
+    report = partial(progress, "any-step model")
+    model, info = load_or_fit_any_step(dataset, model_norm, config.model, seed, report)
+    terminated, termination_info = prepare_termination(config.termination, dataset, model_norm)
+    arrays = Arrays(model, jnp.asarray(dataset.ages().astype("int32")), terminated)
+    setup = Setup(arrays, norm, model_norm, info["lags"], prediction_range(dataset, model_norm))
+    return setup, {"any_step": info, "reward": "learned", **termination_info}
 
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
@@ -111,51 +111,51 @@ def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State
     return State(fresh_agent(params, optimiser(config)), fresh_buffer(config, data), key, jnp.int32(0))
 
 
-class Course(NamedTuple):
-    """Rollouts under way: what they remember of themselves, the newest last."""
+class History(NamedTuple):
+    """Recent states and actions of each rollout, the newest last."""
 
     obs: Array  # (lags, batch, obs_dim): the last of them is the present
     action: Array  # (lags - 1, batch, action_dim): that led from each to the next
-    length: Array  # (batch,): how many of `obs` there are, 1 to lags; what lies before them is nobody's
+    length: Array  # (batch,): how many of `obs` are valid, 1 to lags
 
 
-def starts(data: DeviceDataset, past: Array, lags: int, row: Array) -> Course:
-    """Rollouts that begin in logged states, with up to lags - 1 steps of their own episode behind them."""
-    before = jnp.maximum(row - jnp.arange(lags)[::-1, None], 0)
-    return Course(
+def starts(data: DeviceDataset, past: Array, lags: int, index: Array) -> History:
+    """Rollouts from states of the dataset, with up to lags - 1 earlier steps of the same episode."""
+    before = jnp.maximum(index - jnp.arange(lags)[::-1, None], 0)
+    return History(
         data.transitions.obs[before],
         data.transitions.action[before[:-1]],
-        jnp.minimum(past[row] + 1, lags),
+        jnp.minimum(past[index] + 1, lags),
     )
 
 
-def go_on(course: Course, action: Array, next_obs: Array) -> Course:
-    """One step further: the oldest is forgotten."""
-    lags = course.obs.shape[0]
-    return Course(
-        jnp.concatenate([course.obs[1:], next_obs[None]]),
-        jnp.concatenate([course.action, action[None]])[1:],
-        jnp.minimum(course.length + 1, lags),
+def extend(history: History, action: Array, next_obs: Array) -> History:
+    """One step further; the oldest step is dropped."""
+    lags = history.obs.shape[0]
+    return History(
+        jnp.concatenate([history.obs[1:], next_obs[None]]),
+        jnp.concatenate([history.action, action[None]])[1:],
+        jnp.minimum(history.length + 1, lags),
     )
 
 
-class Outlook(NamedTuple):
-    """What the lags say of the next state and reward: (lags, batch, obs_dim + 1), lag k at k - 1."""
+class LagPredictions(NamedTuple):
+    """Predictions of next state and reward by each lag: (lags, batch, obs_dim + 1), lag k at k - 1."""
 
     mean: Array  # next state in raw units, reward in the model's
     std: Array
-    valid: Array  # (lags, batch): which of them the past allows
+    valid: Array  # (lags, batch): lags that the history allows
 
 
-def look_ahead(setup: Setup, course: Course, action: Array, key: Array | None) -> Outlook:
-    """All lags in one pass; with a key, the model drops out units."""
-    lags, batch = course.obs.shape[:2]
-    old = course.obs[::-1]  # lag 1 is from the present, lag 2 from the state before
-    taken = jnp.moveaxis(jnp.concatenate([course.action, action[None]]), 0, 1)
+def predict_by_lag(setup: Setup, history: History, action: Array, key: Array | None) -> LagPredictions:
+    """All lags in one pass; with a key, dropout is on."""
+    lags, batch = history.obs.shape[:2]
+    old = history.obs[::-1]  # lag 1 is from the present, lag 2 from the state before
+    taken = jnp.moveaxis(jnp.concatenate([history.action, action[None]]), 0, 1)
     taken = jnp.broadcast_to(taken, (lags, *taken.shape))
     change = setup.arrays.model.predict(setup.model_norm.encode(old), taken, key)
-    still = jnp.concatenate([old, jnp.zeros((lags, batch, 1))], axis=-1)
-    return Outlook(still + change.mean, change.std, jnp.arange(lags)[:, None] < course.length)
+    start = jnp.concatenate([old, jnp.zeros((lags, batch, 1))], axis=-1)
+    return LagPredictions(start + change.mean, change.std, jnp.arange(lags)[:, None] < history.length)
 
 
 def random_lag(key: Array, length: Array) -> Array:
@@ -164,21 +164,21 @@ def random_lag(key: Array, length: Array) -> Array:
 
 
 def penalised_step(
-    config: Config, setup: Setup, actor: TanhGaussian, course: Course, key: Array
-) -> tuple[Course, Transitions]:
-    """One step of rollouts: the policy's action, the outcome by a random lag, the reward less the lags' spread."""
+    config: Config, setup: Setup, actor: TanhGaussian, history: History, key: Array
+) -> tuple[History, Transitions]:
+    """One step of rollouts: the policy's action, the outcome by a random lag, the penalised reward."""
     action_key, drop_key, lag_key, noise_key = jax.random.split(key, 4)
-    obs = course.obs[-1]
+    obs = history.obs[-1]
     action = actor.unit_action(setup.norm.encode(obs), action_key)
-    outlook = look_ahead(setup, course, action, drop_key if config.dropout_in_rollouts else None)
-    pick = random_lag(lag_key, course.length), jnp.arange(obs.shape[0])
-    drawn = outlook.mean[pick] + outlook.std[pick] * target_noise(noise_key, obs)
+    predicted = predict_by_lag(setup, history, action, drop_key if config.dropout_in_rollouts else None)
+    pick = random_lag(lag_key, history.length), jnp.arange(obs.shape[0])
+    drawn = predicted.mean[pick] + predicted.std[pick] * outcome_noise(noise_key, obs)
     reached = setup.range.reached(setup.model_norm, drawn[:, :-1])
     done = setup.arrays.terminated(setup.model_norm, obs, action, reached)
-    next_obs = setup.range.keep(reached)
+    next_obs = setup.range.clip(reached)
     reward = setup.range.reward(drawn[:, -1]) * setup.model_norm.reward_scale  # raw, as the penalty is
-    reward = reward - config.penalty * lag_std(outlook.mean[..., :-1], outlook.valid)
-    return go_on(course, action, next_obs), Transitions(obs, action, reward / setup.norm.reward_scale, next_obs, done)
+    reward = reward - config.penalty * lag_std(predicted.mean[..., :-1], predicted.valid)
+    return extend(history, action, next_obs), Transitions(obs, action, reward / setup.norm.reward_scale, next_obs, done)
 
 
 def begin_chunk(
@@ -190,8 +190,8 @@ def begin_chunk(
 
     def roll(count: int, k: Array) -> tuple[Transitions, Array]:
         start_key, step_key = jax.random.split(k)
-        begin = starts(data, setup.arrays.past, setup.lags, pick_transitions(data, start_key, count))
-        return rollout(step, begin, count, config.rollout_horizon, step_key)
+        start = starts(data, setup.arrays.past, setup.lags, pick_transitions(data, start_key, count))
+        return rollout(step, start, count, config.rollout_horizon, step_key)
 
-    buffer, metrics = keep(state.buffer, *in_blocks(config.starts, roll, roll_key))
+    buffer, metrics = store(state.buffer, *rollouts_in_batches(config.starts, roll, roll_key))
     return state._replace(buffer=buffer, key=key), None, metrics

@@ -1,7 +1,7 @@
-"""The any-step model of ADM (Lin et al. 2024): what k actions in a row make of an old state, for every lag k up to m.
+"""The any-step model of ADM (Lin et al. 2024): the state after k actions from an old state, for every lag k up to m.
 
-At each of its k positions a GRU sees the same old state s_{t-k+1} and one of the actions a_{t-k+1}, ..., a_t; what it
-says at the last is read as mean and log-variance of (s_{t+1} - s_{t-k+1}, r_t). One network serves all lags.
+At each of k positions a GRU sees the same old state s_{t-k+1} and one of the actions a_{t-k+1}, ..., a_t; its last
+output gives mean and log-variance of (s_{t+1} - s_{t-k+1}, r_t). One network serves all lags.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BOUNDS_WEIGHT = 0.01  # pulls the clamp's bounds together unless the data push t
 
 
 class AnyStep(eqx.Module):
-    """All lags of one call side by side: first axis k - 1, then rows."""
+    """All lags in one call: first axis k - 1, then windows."""
 
     memory: GRU
     blocks: ResidualBlocks
@@ -33,10 +33,10 @@ class AnyStep(eqx.Module):
     dropout: float = eqx.field(static=True)
 
     def normalised(self, features: Array, action: Array, key: Array | None = None) -> tuple[Array, Array]:
-        """Mean and log-variance of normalised targets, (lags, rows, targets). With a key, units are dropped out.
+        """Mean and log-variance of normalised targets, (lags, windows, targets). With a key, dropout is on.
 
-        features (lags, rows, features) are those of the old states; action (lags, rows, lags, columns) has the newest
-        last, so that lag k has its k at the end, and what stands before them is not looked at.
+        features (lags, windows, features) are those of the old states; action (lags, windows, lags, columns) has the
+        newest last, so that lag k has its k at the end, and the earlier ones are ignored.
         """
         out = self.head(self.blocks(self.read(features, action), self.dropout, key))
         mean, raw = jnp.split(out, 2, axis=-1)
@@ -44,9 +44,9 @@ class AnyStep(eqx.Module):
         return mean, self.log_var_low + jax.nn.softplus(log_var - self.log_var_low)
 
     def read(self, features: Array, action: Array) -> Array:
-        """(lags, rows, units): the GRU after the last action. At each position one more lag, a shorter one, begins."""
-        lags, rows = features.shape[:2]
-        begun = jnp.zeros((1, rows, self.memory.units))
+        """(lags, windows, units): the GRU after the last action. At each position one more, shorter lag begins."""
+        lags, windows = features.shape[:2]
+        begun = jnp.zeros((1, windows, self.memory.units))
         hidden = [begun[:0]] * self.memory.depth
         for position in range(lags):
             shortest = lags - 1 - position
@@ -81,10 +81,10 @@ def any_step(
 def any_step_loss(
     model: AnyStep, features: Array, action: Array, target: Array, counts: Array | None, exponent: float, key: Array
 ) -> Array:
-    """Gaussian likelihood: mean of (mean - y)^2 / var + log var over lags, rows and targets, and the bounds' pull.
+    """Gaussian likelihood: mean of (mean - y)^2 / var + log var over lags, windows and targets, plus the bounds' term.
 
-    The exponent is that of the beta-NLL (see pspo.dynamics.fit), 0 is the likelihood itself. Targets that do not
-    count have weight zero; the mean is over all the same.
+    The exponent is that of the beta-NLL (see pspo.dynamics.fit), 0 is the likelihood itself. Unknown targets
+    have weight zero, and still count in the mean.
     """
     mean, log_var = model.normalised(features, action, key)
     each = jnp.square(mean - target) * jnp.exp(-log_var) + log_var

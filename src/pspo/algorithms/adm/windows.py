@@ -1,4 +1,4 @@
-"""Windows of a log: k rows that follow each other in one episode, named by the last of them."""
+"""Windows of a dataset: k consecutive transitions of one episode, identified by the index of the last."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pspo.data.dataset import Dataset
 
 
 class Windows(NamedTuple):
-    """Rows that end windows, those with the longest past first: the first `counts[k - 1]` of them end one of k rows."""
+    """Last transitions of windows, those with the longest past first: the first `counts[k - 1]` end one of length k."""
 
     ends: np.ndarray  # (n,) int32
-    counts: np.ndarray  # (lags,) int32, none of them zero: longer windows do not exist
+    counts: np.ndarray  # (lags,) int32, none of them zero
 
     @property
     def lags(self) -> int:
@@ -21,24 +21,24 @@ class Windows(NamedTuple):
 
 
 def lengths_to(dataset: Dataset, cut: np.ndarray | None = None) -> np.ndarray:
-    """(n,): rows from an episode's start to each row, itself included; after a row of `cut` they count anew."""
-    row = np.arange(dataset.size)
+    """(n,): transitions from the episode's start to each one, inclusive; the count restarts after those in `cut`."""
+    index = np.arange(dataset.size)
     begins = np.zeros(dataset.size, bool)
     begins[dataset.episode_starts] = True
     if cut is not None:
-        begins[1:] |= np.isin(row[:-1], cut)
-    return row - np.maximum.accumulate(np.where(begins, row, 0)) + 1
+        begins[1:] |= np.isin(index[:-1], cut)
+    return index - np.maximum.accumulate(np.where(begins, index, 0)) + 1
 
 
 def make_windows(ends: np.ndarray, length: np.ndarray, most: int) -> Windows:
-    """Windows of 1 to `most` rows that end at `ends`; `length` says for every row of the log how long they can be."""
+    """Windows of length 1 to `most` that end at `ends`; `length` is the longest possible at every transition."""
     reach = np.minimum(length[ends], most)
     counts = (reach[:, None] >= np.arange(1, reach.max() + 1)).sum(0)
     return Windows(ends[np.argsort(-reach, kind="stable")].astype(np.int32), counts.astype(np.int32))
 
 
 def split_windows(dataset: Dataset, held: float, most: int, seed: int) -> tuple[Windows, Windows]:
-    """To train on and to hold out: no window of the first kind contains a row that ends one of the second."""
+    """To train on and to hold out: no training window contains the last transition of a held-out one."""
     train, holdout = dataset.split(held, seed)
     return (
         make_windows(train, lengths_to(dataset, holdout), most),

@@ -1,7 +1,7 @@
-"""The reference policy mu: the behaviour that wrote the log, as a density that may have several modes.
+"""The reference policy mu: the behaviour that collected the dataset, as a density that may have several modes.
 
-Maximum likelihood of a mixture policy on the logged actions, with a hold-out for early stopping.
-PSPO regularises towards it (Eq. opt:eq1) and takes expectations under it (Eq. opt:eq2).
+Maximum likelihood of a mixture policy on the dataset's actions, with a hold-out for early stopping. PSPO regularises
+towards it, Eq. (7) (opt:eq1 in the paper's source), and takes expectations under it, Eq. (8) (opt:eq2).
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ class ReferenceConfig:
     steps: Annotated[int, Bounds(1, 100_000_000)] = 3000
     """Gradient steps at most."""
     batch: Annotated[int, Bounds(1, 65536)] = 512
-    """Rows per step."""
+    """Transitions per step."""
     lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
     """Adam's learning rate at the start; it falls to zero."""
     holdout: Annotated[float, Bounds(0.001, 0.5)] = 0.05
-    """Fraction of rows kept for early stopping and the report."""
+    """Fraction of transitions held out for early stopping and the report."""
     evaluate_every: Annotated[int, Bounds(1, 1_000_000)] = 500
-    """Steps between two looks at the hold-out."""
+    """Steps between evaluations on the hold-out."""
 
 
 class ReferenceRecord(NamedTuple):
-    holdout_log_likelihood: float  # per row, in units of the action itself
+    holdout_log_likelihood: float  # per transition, in units of the action itself
     uniform_log_likelihood: float  # what a uniform policy over the bounds gets
     curve: list[tuple[int, float]]
 
 
 def log_likelihood_loss(policy: MixturePolicy, features: Array, x: Array) -> Array:
-    """Negative log-likelihood of logged pre-squash actions."""
+    """Negative log-likelihood of the dataset's pre-squash actions."""
     return -policy(features).log_prob(x).mean()
 
 
@@ -70,10 +70,10 @@ def fit_reference(
     opt = optimiser.init(policy)  # pyright: ignore[reportArgumentType]
     run, score = _compile_fit(optimiser, config.batch), jax.jit(log_likelihood_loss)
     best, best_loss, curve, step = policy, np.inf, [], 0
-    rows = (features[train], x[train])
+    training = (features[train], x[train])
     while step < config.steps:
         count = min(config.evaluate_every, config.steps - step)
-        policy, opt = run(policy, opt, rows, jax.random.fold_in(key, step), count)
+        policy, opt = run(policy, opt, training, jax.random.fold_in(key, step), count)
         step += count
         now = float(score(policy, features[holdout], x[holdout]))
         if now < best_loss:
@@ -85,11 +85,11 @@ def fit_reference(
 
 def _compile_fit(optimiser: optax.GradientTransformation, batch: int) -> Callable[..., tuple[MixturePolicy, Any]]:
     @partial(jax.jit, static_argnames="count")
-    def run(policy: MixturePolicy, opt: Any, rows: tuple[Array, Array], key: Array, count: int):
+    def run(policy: MixturePolicy, opt: Any, data: tuple[Array, Array], key: Array, count: int):
         def step(carry, k):
             policy, opt = carry
-            pick = jax.random.randint(k, (batch,), 0, rows[0].shape[0])
-            grads = jax.grad(log_likelihood_loss)(policy, rows[0][pick], rows[1][pick])
+            pick = jax.random.randint(k, (batch,), 0, data[0].shape[0])
+            grads = jax.grad(log_likelihood_loss)(policy, data[0][pick], data[1][pick])
             updates, opt = optimiser.update(grads, opt, policy)
             return (optax.apply_updates(policy, updates), opt), None
 
@@ -112,7 +112,7 @@ RECIPE = 1
 def load_or_fit_reference(
     dataset: Dataset, norm: Normaliser, config: ReferenceConfig, seed: int, progress: Callable[..., None]
 ) -> tuple[MixturePolicy, dict[str, Any]]:
-    """mu from the cache, or fitted now; and what the report says about it."""
+    """mu from the cache, or fitted now, and information for the report."""
     key = content_key("reference", RECIPE, dataset, norm, config, seed)
 
     def fresh(k) -> MixturePolicy:
@@ -122,5 +122,5 @@ def load_or_fit_reference(
         policy, record = fit_reference(dataset, norm, config, seed, progress)
         return policy, record._asdict()
 
-    policy, facts, cached = remember(key, lambda: eqx.filter_eval_shape(fresh, jax.random.PRNGKey(0)), make)
-    return policy, {**facts, "key": key, "cached": cached}
+    policy, info, cached = remember(key, lambda: eqx.filter_eval_shape(fresh, jax.random.PRNGKey(0)), make)
+    return policy, {**info, "key": key, "cached": cached}

@@ -1,4 +1,4 @@
-"""Losses and targets that several algorithms share, named as the papers name them. All in plain arrays."""
+"""Losses and targets that several algorithms share, under the papers' names. Plain arrays in and out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bellman_target(reward: Array, terminal: Array, next_value: Array, gamma: flo
 
 
 def td_loss(q: Array, target: Array, weight: Array | float = 1.0) -> Array:
-    """Squared error of critics (critics, batch), averaged over rows (weighted if asked), summed over critics."""
+    """Squared error of critics (critics, batch), averaged over the batch (weighted if given), summed over critics."""
     return (weight * jnp.square(q - target)).mean(-1).sum()
 
 
@@ -39,7 +39,7 @@ def advantage_weight(advantage: Array, temperature: float, highest: float) -> Ar
 
 
 def quantile_huber_loss(quantile: Array, tau: Array, target: Array) -> Array:
-    """mean |tau_n - 1[delta <= 0]| huber_1(delta), delta = y_m - Z_n, over rows, n and m (IQN, Eq. 3).
+    """mean |tau_n - 1[delta <= 0]| huber_1(delta), delta = y_m - Z_n, over batch, n and m (IQN, Eq. 3).
 
     quantile (n, batch) at levels tau (n,); target (m, batch).
     """
@@ -67,37 +67,37 @@ def temperature_loss(log_alpha: Array, log_prob: Array, below: float) -> Array:
     return -(log_alpha * jax.lax.stop_gradient(log_prob - below)).mean()
 
 
-def cloning_actor_loss(log_prob: Array, logged_log_prob: Array, alpha: Array | float) -> Array:
-    """The same with the likelihood of the logged action in the place of Q: how CQL and EPQ may begin."""
-    return (alpha * log_prob - logged_log_prob).mean()
+def cloning_actor_loss(log_prob: Array, real_log_prob: Array, alpha: Array | float) -> Array:
+    """The same with the likelihood of real actions in place of Q: behaviour cloning, the start of CQL and EPQ."""
+    return (alpha * log_prob - real_log_prob).mean()
 
 
-# CQL's, and what EPQ and COMBO take from it
+# CQL's, used by EPQ and COMBO too
 
 
 def sampled_target(
-    policy: Any, critic: MLP, next_features: Array, rows: Transitions, noise: Array, gamma: float
+    policy: Any, critic: MLP, next_features: Array, batch: Transitions, noise: Array, gamma: float
 ) -> Array:
-    """r + gamma min_j Q'_j(s', a'), a' ~ pi(.|s'): a soft target without its entropy term."""
+    """r + gamma min_j Q'_j(s', a'), a' ~ pi(.|s'): a soft target without the entropy term."""
     action, _ = policy.sample(next_features, noise)
     next_value = q_values(critic, next_features, action).min(0)
-    return bellman_target(rows.reward, rows.terminal, next_value, gamma)
+    return bellman_target(batch.reward, batch.terminal, next_value, gamma)
 
 
 def soft_or_cloning_loss(
-    policy: Any, critic: MLP, log_alpha: Array, features: Array, logged: Array, noise: Array, cloning: Array | None
+    policy: Any, critic: MLP, log_alpha: Array, features: Array, real_action: Array, noise: Array, cloning: Array | None
 ) -> tuple[Array, Array]:
-    """SAC's loss of the actor, or while `cloning` the same with the log's likelihood in the place of Q; also log pi."""
+    """SAC's actor loss, or while `cloning` the same with the likelihood of real actions in place of Q; also log pi."""
     alpha = jnp.exp(log_alpha)
     action, log_prob = policy.sample(features, noise)
     loss = soft_actor_loss(log_prob, q_values(critic, features, action).min(0), alpha)
     if cloning is not None:
-        loss = jnp.where(cloning, cloning_actor_loss(log_prob, policy.log_prob(features, logged), alpha), loss)
+        loss = jnp.where(cloning, cloning_actor_loss(log_prob, policy.log_prob(features, real_action), alpha), loss)
     return loss, log_prob
 
 
 def conservative_value(q: Array, log_density: Array) -> Array:
-    """log sum_k exp(Q_k - log density_k) over sampled actions (critics, samples, batch): the part pushed down.
+    """log sum_k exp(Q_k - log density_k) over sampled actions (critics, samples, batch): the term that is pushed down.
 
     Each sample is divided by the density it was drawn from, so that any proposal estimates the same integral of
     exp Q, up to the number of samples (CQL, appendix F; version 3, CQL(H)).
@@ -119,6 +119,6 @@ def proposals(policy: Any, features: Array, next_features: Array, noise: Array, 
 
 
 def pushed_down(critic: MLP, features: Array, sampled: tuple[Array, Array]) -> Array:
-    """(critics, batch): the conservative value of `proposals` at these states: what CQL, EPQ and COMBO lower."""
+    """(critics, batch): the conservative value of `proposals` at these states, which CQL, EPQ and COMBO lower."""
     actions, log_density = sampled
     return conservative_value(q_values(critic, features, actions), log_density)

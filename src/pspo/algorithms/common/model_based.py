@@ -1,4 +1,7 @@
-"""What the algorithms that learn from imagined rows have in common: settings, models, rollouts, SAC on the mixture."""
+"""What algorithms that learn from synthetic transitions share: settings, models, rollouts, SAC on the mixture.
+
+Real transitions are the dataset's, synthetic ones come from rollouts in models and are kept in a buffer.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from pspo.data.normalise import Normaliser, fit_normaliser, normaliser_in
 from pspo.dynamics.buffer import Buffer, append, empty_buffer, mixed
 from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.fit import ModelConfig
-from pspo.dynamics.model_env import ModelEnv, capacity_for, in_blocks, rollout
+from pspo.dynamics.model_env import ModelEnv, capacity_for, rollout, rollouts_in_batches
 from pspo.dynamics.pool import load_or_fit_pool, pool_seed
 from pspo.dynamics.prediction_range import PredictionRange, prediction_range
 from pspo.dynamics.quality import holdout_error
@@ -33,17 +36,17 @@ from pspo.envs.task import get_task
 from pspo.nets.actors import TanhGaussian
 from pspo.nets.mlp import mlp, mlp_stack
 
-ENDS_WIDTH = 64  # of the classifier that learns where episodes end
+TERMINATION_WIDTH = 64  # of the classifier that learns where episodes end
 
 
 @dataclass(frozen=True)
 class SyntheticConfig(BatchConfig):
-    """Learning from logged and imagined rows: every chunk begins with new rollouts."""
+    """Learning from real and synthetic transitions: every chunk begins with new rollouts."""
 
     real_ratio: Annotated[float, Bounds(0.0, 1.0)] = 0.05
-    """Share of a batch that is logged; the rest is imagined."""
+    """Fraction of a batch that is real; the rest is synthetic."""
     starts: Annotated[int, Bounds(1, 10_000_000)] = 50_000
-    """Rollouts at the beginning of every chunk, from logged states."""
+    """Rollouts at the beginning of every chunk, from states of the dataset."""
     rollout_horizon: Annotated[int, Bounds(1, 10_000)] = 5
     """Steps of a rollout at most."""
     retain: Annotated[int, Bounds(1, 1000)] = 5
@@ -54,12 +57,12 @@ class SyntheticConfig(BatchConfig):
 
 @dataclass(frozen=True)
 class SoftConfig(SyntheticConfig):
-    """SAC's numbers."""
+    """SAC's settings."""
 
     alpha: Annotated[float, Bounds(1e-6, 1e6)] = 1.0
-    """Temperature of SAC at the start."""
+    """Initial temperature of SAC."""
     adapt_alpha: bool = True
-    """Let the temperature follow the entropy; false keeps it fixed."""
+    """Adapt the temperature to the entropy; false keeps it fixed (as ADM does)."""
     entropy_goal: Annotated[float, Bounds(-100.0, 100.0)] = -1.0
     """Entropy that the temperature is adapted to, in nats per action column."""
     critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
@@ -67,14 +70,14 @@ class SoftConfig(SyntheticConfig):
     actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
     """Learning rate of actor and temperature."""
     actor_decay: bool = False
-    """Let the actor's rate fall to zero along a cosine."""
+    """Decay the actor's learning rate to zero along a cosine (as ADM and COMBO do)."""
     tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target critics."""
 
 
 @dataclass(frozen=True)
 class PoolConfig:
-    """For those that share a pool of models."""
+    """Settings of algorithms that share a pool of models."""
 
     elites: Annotated[int, Bounds(1, 1000)] = 5
     """Members that rollouts go through: those with the smallest error on the hold-out."""
@@ -85,9 +88,11 @@ class Arrays(NamedTuple):
     """What is fixed during training and lives on the device."""
 
     pool: Ensemble
-    elite: Array  # (elites,): their numbers
+    elite: Array  # (elites,): indices of members
     terminated: Termination
-    counts: Array | None = None  # (rows, targets): which targets were logged, for who trains models further; None: all
+    counts: Array | None = (
+        None  # (transitions, targets): which targets are known, where models are trained further; None: all
+    )
 
 
 class Setup(NamedTuple):
@@ -107,32 +112,32 @@ class State(NamedTuple):
 
 
 def prepare(config: Any, dataset: Dataset, seed: int, progress: Progress) -> tuple[Setup, dict[str, Any]]:
-    """Fit or find the models, and the end of rollouts; with a report of each."""
+    """Fit or load the models and the termination rule; with information for the report."""
     norm = normaliser_in(dataset, config.states, config.rewards, config.gamma)
     model_norm = fit_normaliser(dataset, config.gamma)
-    pool, facts = load_or_fit_pool(dataset, model_norm, config.model, seed, partial(progress, "dynamics pool"))
+    pool, info = load_or_fit_pool(dataset, model_norm, config.model, seed, partial(progress, "dynamics pool"))
     holdout = dataset.split(config.model.holdout, pool_seed(config.model, seed))[1]
     error = holdout_error(dataset, model_norm, pool.models, holdout)
     elite = jnp.argsort(error)[: min(config.elites, config.model.pool)].astype(jnp.int32)
-    ends, end_facts = prepare_ends(config.termination, dataset, model_norm)
-    facts = facts | {"elites": sorted(elite.tolist())}
-    setup = Setup(Arrays(pool.models, elite, ends), norm, model_norm, prediction_range(dataset, model_norm))
-    return setup, {"pool": facts, "reward": "learned", **end_facts}
+    terminated, termination_info = prepare_termination(config.termination, dataset, model_norm)
+    info = info | {"elites": sorted(elite.tolist())}
+    setup = Setup(Arrays(pool.models, elite, terminated), norm, model_norm, prediction_range(dataset, model_norm))
+    return setup, {"pool": info, "reward": "learned", **termination_info}
 
 
-def prepare_ends(choice: str, dataset: Dataset, norm: Normaliser) -> tuple[Termination, dict[str, Any]]:
+def prepare_termination(choice: str, dataset: Dataset, norm: Normaliser) -> tuple[Termination, dict[str, Any]]:
     rule = get_task(dataset.task).terminated if dataset.task else None
-    return make_termination(choice, dataset, rule, norm, ENDS_WIDTH, 0)
+    return make_termination(choice, dataset, rule, norm, TERMINATION_WIDTH, 0)
 
 
-def world(setup: Setup, models: Ensemble | None = None) -> ModelEnv:
-    """Where rollouts happen; `models` in the place of the pool for who has changed them."""
+def model_env(setup: Setup, models: Ensemble | None = None) -> ModelEnv:
+    """The environment of rollouts; `models` replaces the pool where an algorithm has trained them further."""
     pool = setup.arrays.pool if models is None else models
     return ModelEnv(pool, setup.arrays.terminated, setup.model_norm, setup.norm, setup.range)
 
 
 def draw(config: BatchConfig, data: DeviceDataset, key: Array) -> Transitions:
-    """Logged rows of one iteration, of which `mixed` takes the share that it needs."""
+    """Real transitions of one iteration, of which `mixed` takes the fraction that it needs."""
     return sample_transitions(data, key, config.batch)
 
 
@@ -143,9 +148,9 @@ def refresh(
     step: Callable[[Array, Array], tuple[Array, Transitions]],
     key: Array,
 ) -> tuple[Buffer, dict[str, Array]]:
-    """A round of rollouts from logged states into the buffer, and what it says of itself.
+    """New rollouts from states of the dataset into the buffer, and their metrics.
 
-    `step` goes from observations to the next ones and the rows between.
+    `step` maps observations to the next ones and the transitions between.
     """
 
     def roll(count: int, k: Array) -> tuple[Transitions, Array]:
@@ -153,14 +158,14 @@ def refresh(
         starts = sample_transitions(data, start_key, count).obs
         return rollout(step, starts, count, config.rollout_horizon, roll_key)
 
-    return keep(buffer, *in_blocks(config.starts, roll, key))
+    return store(buffer, *rollouts_in_batches(config.starts, roll, key))
 
 
-def keep(buffer: Buffer, rows: Transitions, happened: Array) -> tuple[Buffer, dict[str, Array]]:
-    """Rows into the buffer; their mean reward as critics see it, and the share of steps before an end."""
+def store(buffer: Buffer, transitions: Transitions, happened: Array) -> tuple[Buffer, dict[str, Array]]:
+    """Transitions into the buffer; their mean reward in the critics' unit, and the fraction of steps before an end."""
     count = happened.sum()
-    reward = jnp.where(happened, rows.reward, 0.0).sum() / count
-    return append(buffer, rows, happened), {"rollout_reward": reward, "rollout_alive": count / happened.size}
+    reward = jnp.where(happened, transitions.reward, 0.0).sum() / count
+    return append(buffer, transitions, happened), {"rollout_reward": reward, "rollout_alive": count / happened.size}
 
 
 # SAC on the mixture
@@ -176,7 +181,7 @@ def rule(config: SoftConfig, action_dim: int) -> Rule:
     return Rule(optimiser(config), config.gamma, config.tau, goal, config.adapt_alpha)
 
 
-def fresh_learned(config: SoftConfig, norm: Normaliser, action_dim: int, key: Array) -> Params:
+def fresh_params(config: SoftConfig, norm: Normaliser, action_dim: int, key: Array) -> Params:
     actor_key, critic_key = jax.random.split(key)
     inputs, hidden = norm.features, [config.width] * config.depth
     actor = TanhGaussian(mlp(actor_key, [inputs, *hidden, 2 * action_dim], "relu", init="keras"), -20.0, 2.0)
@@ -190,21 +195,28 @@ def fresh_buffer(config: SyntheticConfig, data: DeviceDataset) -> Buffer:
 
 def init(config: SoftConfig, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, net_key = jax.random.split(key)
-    params = fresh_learned(config, setup.norm, data.transitions.action.shape[-1], net_key)
+    params = fresh_params(config, setup.norm, data.transitions.action.shape[-1], net_key)
     return State(fresh_agent(params, optimiser(config)), fresh_buffer(config, data), key, jnp.int32(0))
 
 
-def cloned(
-    actor: TanhGaussian, norm: Normaliser, data: DeviceDataset, steps: int, batch: int, rate: float, key: Array
+def clone_behaviour(
+    *,
+    actor: TanhGaussian,
+    norm: Normaliser,
+    data: DeviceDataset,
+    steps: int,
+    batch: int,
+    lr: float,
+    key: Array,
 ) -> TanhGaussian:
-    """The actor after `steps` of maximum likelihood of the log's actions: how RAMBO and 1R2R begin."""
-    adam = optax.adam(rate)
+    """The actor after `steps` of behaviour cloning by maximum likelihood: how RAMBO and 1R2R begin."""
+    adam = optax.adam(lr)
 
     def step(carry: tuple[TanhGaussian, Any], k: Array) -> tuple[tuple[TanhGaussian, Any], None]:
         actor, opt = carry
-        rows = sample_transitions(data, k, batch)
-        features = norm.encode(rows.obs)
-        grads = jax.grad(lambda a: -a.log_prob(features, rows.action).mean())(actor)
+        real = sample_transitions(data, k, batch)
+        features = norm.encode(real.obs)
+        grads = jax.grad(lambda a: -a.log_prob(features, real.action).mean())(actor)
         return descend(adam, grads, opt, actor), None
 
     if not steps:
@@ -214,20 +226,20 @@ def cloned(
 
 
 def soft_update(
-    config: SoftConfig, norm: Normaliser, agent: Agent, buffer: Buffer, rows: Transitions, key: Array
+    config: SoftConfig, norm: Normaliser, agent: Agent, buffer: Buffer, real: Transitions, key: Array
 ) -> tuple[Agent, dict[str, Array]]:
-    """SAC's step on a batch of logged and imagined rows."""
+    """SAC's step on a batch of real and synthetic transitions."""
     mix_key, step_key = jax.random.split(key)
-    rows = mixed(buffer, rows, config.real_ratio, mix_key)
-    seen = EncodedBatch(rows, norm.encode(rows.obs), norm.encode(rows.next_obs))
-    return soft_step(rule(config, rows.action.shape[-1]), agent, seen, step_key)
+    batch = mixed(buffer, real, config.real_ratio, mix_key)
+    encoded = EncodedBatch(batch, norm.encode(batch.obs), norm.encode(batch.next_obs))
+    return soft_step(rule(config, batch.action.shape[-1]), agent, encoded, step_key)
 
 
 def update(
-    config: SoftConfig, setup: Setup, context: None, state: State, rows: Transitions, key: Array
+    config: SoftConfig, setup: Setup, context: None, state: State, batch: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One iteration."""
-    agent, metrics = soft_update(config, setup.norm, state.agent, state.buffer, rows, key)
+    agent, metrics = soft_update(config, setup.norm, state.agent, state.buffer, batch, key)
     return state._replace(agent=agent, step=state.step + 1), metrics
 
 

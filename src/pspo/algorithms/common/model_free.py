@@ -1,4 +1,4 @@
-"""What the algorithms without models have in common around their updates: units, rows, delayed steps."""
+"""What algorithms without models share around their updates: normalisation, batches, delayed steps, optimisers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ S = TypeVar("S")
 
 
 class Setup(NamedTuple):
-    """What is fixed during training: nothing on the device, and the units."""
+    """What is fixed during training: no arrays on the device, and the normaliser."""
 
     arrays: tuple[()]
     norm: Normaliser
 
 
 def prepare(config: BatchConfig, dataset: Dataset, seed: int, progress: Progress) -> tuple[Setup, dict[str, Any]]:
-    """The units that this configuration asks for; there is nothing to fit."""
+    """The normaliser of this configuration; there is nothing to fit."""
     return Setup((), normaliser_in(dataset, config.states, config.rewards, config.gamma)), {}
 
 
 def draw(config: BatchConfig, data: DeviceDataset, key: Array) -> Transitions:
-    """The rows of one iteration."""
+    """The batch of one iteration."""
     return sample_transitions(data, key, config.batch)
 
 
@@ -41,7 +41,7 @@ def begin_chunk(config: Any, setup: Any, data: DeviceDataset, state: S) -> tuple
 
 
 def delayed(step: Array, period: int, change: Callable[[S], tuple[S, Array]], state: S) -> tuple[S, Array]:
-    """`change` in every `period`-th iteration, counted from one, and its loss; in the others nothing, and a zero."""
+    """`change` in every `period`-th iteration, counted from one, and its loss; in the others nothing, and zero."""
     if period == 1:
         return change(state)
     return jax.lax.cond((step + 1) % period == 0, change, lambda state: (state, jax.numpy.float32(0.0)), state)
@@ -53,7 +53,7 @@ def descend(rule: optax.GradientTransformation, grads: Any, opt: Any, nets: S) -
     return optax.apply_updates(nets, changes), opt  # pyright: ignore[reportArgumentType, reportReturnType]
 
 
-def adam_by_part(rates: Any) -> optax.GradientTransformation:
-    """Adam with a rate, or a schedule of rates, for each field of a named tuple."""
-    names = type(rates)(*rates._fields)
-    return optax.partition(dict(zip(rates._fields, map(optax.adam, rates), strict=True)), names)
+def adam_by_part(lrs: Any) -> optax.GradientTransformation:
+    """Adam with a learning rate, or a schedule, for each field of a named tuple."""
+    names = type(lrs)(*lrs._fields)
+    return optax.partition(dict(zip(lrs._fields, map(optax.adam, lrs), strict=True)), names)

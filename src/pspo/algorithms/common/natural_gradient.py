@@ -1,8 +1,8 @@
 """The natural policy gradient as functions (Kakade 2001; Rajeswaran et al. 2017, "Towards Generalization and
 Simplicity in Continuous Control").
 
-Paths lie side by side as arrays (time, paths), all of one length; `alive` says which of their steps happened. A path
-that met a terminal is dead from the next step on, and nothing that its arrays hold there counts.
+Paths are arrays (time, paths), all of one length; `alive` marks the steps that happened. After a terminal a path is
+no longer alive, and what its arrays hold there is ignored.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ CG_TOLERANCE = 1e-5  # of the residual, relative: float32 has little more
 SMALLEST_SLOPE = 1e-20  # keeps a step of length zero where the gradient is zero
 
 
-def discounted_sums(x: Array, alive: Array, rate: float) -> Array:
-    """y_t = x_t + rate y_{t+1} along a path, and zero where nothing happened; of rewards, the discounted returns."""
+def discounted_sums(x: Array, alive: Array, discount: float) -> Array:
+    """y_t = x_t + discount y_{t+1} along a path, zero after its end; of rewards, the discounted returns."""
 
     def back(after: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
         x, alive = now
-        total = jnp.where(alive, x + rate * after, 0.0)
+        total = jnp.where(alive, x + discount * after, 0.0)
         return total, total
 
     return jax.lax.scan(back, jnp.zeros_like(x[0]), (x, alive), reverse=True)[1]
@@ -39,24 +39,24 @@ def advantages(
 ) -> Array:
     """GAE(gamma, lambda) (Schulman et al. 2016, Eq. 16): sums of the errors r + gamma V(s') - V(s), by gamma lambda.
 
-    Nothing follows a terminal; a path that was merely cut off still has the value of the state that it reached.
+    Nothing follows a terminal; a truncated path still has the value of the state that it reached.
     """
     error = bellman_target(reward, terminal, next_value, gamma) - value
     return discounted_sums(error, alive, gamma * trace)
 
 
 def whitened(x: Array, alive: Array) -> Array:
-    """Mean zero and spread one over the steps that happened, zero elsewhere."""
+    """Mean zero and standard deviation one over the steps that happened, zero elsewhere."""
     count = alive.sum()
     centred = jnp.where(alive, x - jnp.where(alive, x, 0.0).sum() / count, 0.0)
     return centred / (jnp.sqrt(jnp.square(centred).sum() / count) + 1e-6)
 
 
 def fisher_product(policy: P, features: Array, weight: Array, damping: float) -> Callable[[P], P]:
-    """v -> (F + damping I) v for a Gaussian policy, rows (batch, features) weighed by `weight`, which sums to one.
+    """v -> (F + damping I) v for a Gaussian policy, states (batch, features) weighted by `weight`, which sums to one.
 
-    F = E[J' diag(1/sigma^2) J + 2 K' K], with J and K the derivatives of mean and log standard deviation: the matrix
-    itself, whose side is the number of parameters, is never made.
+    F = E[J' diag(1/sigma^2) J + 2 K' K], with J and K the derivatives of mean and log standard deviation. The matrix
+    itself, parameters by parameters, is never formed.
     """
 
     def moments(policy: Any) -> tuple[Array, Array]:
@@ -69,22 +69,22 @@ def fisher_product(policy: P, features: Array, weight: Array, damping: float) ->
 
     def product(v: P) -> P:
         mean_moves, log_std_moves = push(v)
-        (found,) = pull((share * jnp.exp(-2.0 * log_std) * mean_moves, 2.0 * share * log_std_moves))
-        return jax.tree.map(lambda f, x: f + damping * x, found, v)
+        (moved,) = pull((share * jnp.exp(-2.0 * log_std) * mean_moves, 2.0 * share * log_std_moves))
+        return jax.tree.map(lambda f, x: f + damping * x, moved, v)
 
     return product
 
 
 def conjugate_gradient(product: Callable[[P], P], right: P, iterations: int) -> P:
-    """x with A x = right, for a symmetric positive A that is known by its products only."""
+    """x with A x = right, for a symmetric positive A given by its products."""
     return cg(product, right, tol=CG_TOLERANCE, maxiter=iterations)[0]
 
 
 def natural_step(policy: P, gradient: P, direction: P, size: float) -> P:
     """theta + sqrt(size / |g x|) x with x = F^-1 g: a step whose KL divergence is size / 2, to second order."""
     slope = sum(jnp.vdot(g, x) for g, x in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True))
-    rate = jnp.sqrt(size / (jnp.abs(slope) + SMALLEST_SLOPE))
-    return jax.tree.map(lambda theta, x: theta + rate * x, policy, direction)
+    length = jnp.sqrt(size / (jnp.abs(slope) + SMALLEST_SLOPE))
+    return jax.tree.map(lambda theta, x: theta + length * x, policy, direction)
 
 
 def gaussian_kl(mean: Array, log_std: Array, new_mean: Array, new_log_std: Array) -> Array:

@@ -1,6 +1,6 @@
 """SAC's step (Haarnoja et al. 2018, "Soft Actor-Critic Algorithms and Applications") as functions.
 
-The online learner that collects data and the model-based algorithms that learn from imagined rows are made of them.
+Used by the online learner that collects data, and by the model-based algorithms that learn from synthetic transitions.
 All losses are taken at the same parameters, in one fused step, as in the authors' code.
 """
 
@@ -29,7 +29,7 @@ class Params(NamedTuple):
 
 
 class Agent(NamedTuple):
-    """What a step needs and leaves."""
+    """What a step changes."""
 
     params: Params
     target_critic: MLP
@@ -37,20 +37,20 @@ class Agent(NamedTuple):
 
 
 class EncodedBatch(NamedTuple):
-    """Rows, and their states as the networks see them."""
+    """Transitions, and their states as networks see them."""
 
-    rows: Transitions
+    batch: Transitions
     features: Array
     next_features: Array
 
 
 class Rule(NamedTuple):
-    """What a step is made with."""
+    """Settings of a step."""
 
     optimiser: optax.GradientTransformation
     gamma: float
     tau: float
-    entropy_goal: float  # in nats, of the whole action; alpha is adapted to it
+    entropy_goal: float  # in nats, for the whole action; alpha is adapted to it
     adapt: bool = True  # whether alpha is adapted at all
 
 
@@ -58,11 +58,11 @@ def fresh_agent(params: Params, optimiser: optax.GradientTransformation) -> Agen
     return Agent(params, params.critic, optimiser.init(params))  # pyright: ignore[reportArgumentType]
 
 
-def soft_target(params: Params, target_critic: MLP, seen: EncodedBatch, noise: Array, gamma: float) -> Array:
+def soft_target(params: Params, target_critic: MLP, encoded: EncodedBatch, noise: Array, gamma: float) -> Array:
     """r + gamma (min_j Q'_j(s', a') - alpha log pi(a'|s')), a' ~ pi(.|s'); nothing follows a terminal (Eqs. 3, 5)."""
-    action, log_prob = params.actor.sample(seen.next_features, noise)
-    soft = q_values(target_critic, seen.next_features, action).min(0) - jnp.exp(params.log_alpha) * log_prob
-    return bellman_target(seen.rows.reward, seen.rows.terminal, soft, gamma)
+    action, log_prob = params.actor.sample(encoded.next_features, noise)
+    soft = q_values(target_critic, encoded.next_features, action).min(0) - jnp.exp(params.log_alpha) * log_prob
+    return bellman_target(encoded.batch.reward, encoded.batch.terminal, soft, gamma)
 
 
 def actor_loss(actor: TanhGaussian, critic: MLP, alpha: Array, features: Array, noise: Array) -> tuple[Array, Array]:
@@ -72,35 +72,35 @@ def actor_loss(actor: TanhGaussian, critic: MLP, alpha: Array, features: Array, 
 
 
 Penalty = Callable[[MLP, Array], tuple[Array, dict[str, Array]]]
-"""(critics, their Q on the rows) -> what is added to their loss, and what the log line says of it."""
+"""(critics, their Q on the batch) -> a term that is added to their loss, and metrics of it."""
 
 
 def soft_step(
     rule: Rule,
     agent: Agent,
-    seen: EncodedBatch,
+    encoded: EncodedBatch,
     key: Array,
     target: Callable[[Array], Array] | None = None,
     penalty: Penalty = lambda critic, q: (jnp.float32(0.0), {}),
 ) -> tuple[Agent, dict[str, Array]]:
     """One fused step of critics, actor and temperature.
 
-    `target` (of its noise) replaces SAC's own; `penalty` is added to the critics' loss.
+    `target` (a function of the noise) replaces SAC's own; `penalty` is added to the critics' loss.
     """
     next_key, actor_key = jax.random.split(key)
-    next_noise, noise = (jax.random.normal(k, seen.rows.action.shape) for k in (next_key, actor_key))
+    next_noise, noise = (jax.random.normal(k, encoded.batch.action.shape) for k in (next_key, actor_key))
     old = agent.params
-    backup = target(next_noise) if target else soft_target(old, agent.target_critic, seen, next_noise, rule.gamma)
+    backup = target(next_noise) if target else soft_target(old, agent.target_critic, encoded, next_noise, rule.gamma)
 
     def loss(moving: Params) -> tuple[Array, tuple[Any, ...]]:
-        q = q_values(moving.critic, seen.features, seen.rows.action)
+        q = q_values(moving.critic, encoded.features, encoded.batch.action)
         critic = td_loss(q, backup)  # Eq. 5, up to a factor
-        caution, said = penalty(moving.critic, q)
-        actor, log_prob = actor_loss(moving.actor, old.critic, jnp.exp(old.log_alpha), seen.features, noise)
+        extra, extra_metrics = penalty(moving.critic, q)
+        actor, log_prob = actor_loss(moving.actor, old.critic, jnp.exp(old.log_alpha), encoded.features, noise)
         temperature = temperature_loss(moving.log_alpha, log_prob, -rule.entropy_goal) if rule.adapt else 0.0
-        return critic + caution + actor + temperature, (critic, actor, log_prob, q, said)
+        return critic + extra + actor + temperature, (critic, actor, log_prob, q, extra_metrics)
 
-    grads, (loss_critic, loss_actor, log_prob, q, said) = jax.grad(loss, has_aux=True)(old)
+    grads, (loss_critic, loss_actor, log_prob, q, extra_metrics) = jax.grad(loss, has_aux=True)(old)
     changes, opt = rule.optimiser.update(grads, agent.opt, old)  # pyright: ignore[reportArgumentType]
     params: Params = optax.apply_updates(old, changes)  # pyright: ignore[reportAssignmentType, reportArgumentType]
     target_critic = moving_average(agent.target_critic, params.critic, rule.tau)
@@ -112,5 +112,5 @@ def soft_step(
         "q_min": q.min(),
         "q_mean": q.mean(),
         "q_max": q.max(),
-        **said,
+        **extra_metrics,
     }

@@ -1,0 +1,2 @@
+"""EPQ: behaviour.py fits the behaviour model and the weights of transitions, algorithm.py trains. Called through the
+registry."""

@@ -1,20 +1,20 @@
 """EPQ (Yeom et al. 2024, "Exclusively Penalized Q-learning for Offline Reinforcement Learning").
 
 CQL(H) with two changes. Its penalty is scaled, state by state, by how unlikely the policy's own actions are under an
-estimate beta^ of the behaviour (the penalty adaptation factor f): where the log supports them there is nothing to fear.
-And rows count by how good they are among their neighbours (the prioritised dataset): the data then lie closer to what
-a better policy does, and are penalised less.
+estimate beta^ of the behaviour (the penalty adaptation factor f): where the dataset supports them no penalty is needed.
+And transitions are weighted by how good they are among their neighbours (the prioritised dataset): the data are then
+closer to a better policy, and are penalised less.
 
-    w_i  = exp(G_i / zeta) / sum_k exp(G_k / zeta)                  over the neighbours k of row i (epq_behaviour)
+    w_i  = exp(G_i / zeta) / sum_k exp(G_k / zeta)                  over the neighbours k of transition i (behaviour.py)
     f(s) = mean_k exp(-max(0, log beta^(a_k|s) - c) / T_f),         a_k ~ pi(.|s),  c = -tau dim(A) log 2
     L_Q  = mean max(w, c_min) (Q(s, a) - y)^2 + alpha_c mean max(w f(s), floor) [LSE(s) - Q(s, a)]
 
 LSE is CQL's log-sum-exp over 3n samples, and the a_k are the n of them that the policy drew at s. log beta^(a|s) is
-minus the squared distance, before the tanh, of a to an action that a VAE decodes. Ours and the authors' code differ:
-- Returns G end with the episode, at a time-out too; theirs run on into the next one.
-- All rows are searched for neighbours; theirs drop copies and then use row numbers that no longer fit.
-- A sampled action's value before the tanh is taken as drawn, not found by inverting the tanh.
-- In the log-sum variant, the decoded actions of a state serve all of its sampled actions; theirs are drawn for each.
+minus the squared distance, before the tanh, of a to an action that a VAE decodes. Differences from the authors' code:
+- Returns G end with the episode, at a time-out too; theirs continue into the next one.
+- All transitions are searched for neighbours; theirs drops duplicates and then uses indices that no longer match.
+- A sampled action's value before the tanh is taken as drawn, not computed by inverting the tanh.
+- In the log-sum variant, the decoded actions of a state serve all of its sampled actions; theirs draws them for each.
 - All losses are taken at the same parameters, in one fused step.
 """
 
@@ -74,21 +74,21 @@ class Config(BatchConfig):
     epsilon: Annotated[float, Bounds(0.0, 1000.0)] = 0.5
     """Radius of a neighbourhood, in units of the mean distance between nearest states; raw observations."""
     neighbours: Annotated[int, Bounds(1, 1000)] = 50
-    """States in a neighbourhood at most, the row's own included; 1 switches priorities off."""
+    """States in a neighbourhood at most, the transition's own included; 1 switches priorities off."""
     zeta: Annotated[float, Bounds(1e-6, 1e6)] = 2.0
     """Temperature of priorities, in the critics' units of return: smaller is sharper."""
     use_q_beta: bool = False
-    """Priorities by a learned value of the behaviour instead of the log's returns."""
+    """Priorities by a learned value of the behaviour instead of the dataset's returns."""
     c_min: Annotated[float, Bounds(0.0, 1.0)] = 0.2
-    """Least weight of a row in the critics' error."""
+    """Least weight of a transition in the critics' error."""
     penalty_floor: Annotated[float, Bounds(0.0, 1.0)] = 0.005
-    """Least weight of a row in the penalty."""
+    """Least weight of a transition in the penalty."""
     conservatism: Annotated[float, Bounds(0.0, 1e6)] = 20.0
-    """alpha_c: weight of the penalty; 0 is SAC on the log."""
+    """alpha_c: weight of the penalty; 0 is SAC on the dataset."""
     samples: Annotated[int, Bounds(1, 1000)] = 10
     """n: actions of each of the three kinds in the log-sum-exp."""
     cloning_steps: Annotated[int, Bounds(0, 1_000_000_000)] = 10_000
-    """Iterations at the start in which the actor follows the log's actions instead of Q."""
+    """Iterations of behaviour cloning at the start."""
     critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of the critics."""
     actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
@@ -120,8 +120,8 @@ class State(NamedTuple):
 class Arrays(NamedTuple):
     """What is fixed during training and lives on the device."""
 
-    weight: Array  # (n,): w of every row
-    vae: VAE  # as it starts
+    weight: Array  # (n,): w of every transition
+    vae: VAE  # at the start
 
 
 class Setup(NamedTuple):
@@ -130,8 +130,8 @@ class Setup(NamedTuple):
 
 
 class Batch(NamedTuple):
-    rows: Transitions
-    pick: Array  # their numbers
+    transitions: Transitions
+    pick: Array  # their indices
 
 
 class Noise(NamedTuple):
@@ -146,18 +146,18 @@ class Noise(NamedTuple):
 
 
 def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Setup, dict[str, Any]]:
-    """Find or make what training stands on: units, beta^ and the rows' weights; with a report of each."""
+    """Normaliser, beta^ and the weights of transitions; with information for the report."""
     norm = normaliser_in(dataset, config.states, config.rewards, config.gamma)
-    beta, beta_facts = load_or_fit_vae(dataset, norm, config.vae, progress)
+    beta, beta_info = load_or_fit_vae(dataset, norm, config.vae, progress)
     q_beta = QBetaConfig(config.gamma, config.width, config.depth, config.vae) if config.use_q_beta else None
     search = SearchConfig(config.neighbours, config.epsilon)
     priority = PriorityConfig(search, config.zeta, config.gamma, q_beta)
-    weight, weight_facts = make_weights(dataset, norm, priority, progress)
-    return Setup(Arrays(weight, beta), norm), {"behaviour": beta_facts, "priorities": weight_facts}
+    weight, weight_info = make_weights(dataset, norm, priority, progress)
+    return Setup(Arrays(weight, beta), norm), {"behaviour": beta_info, "priorities": weight_info}
 
 
 def draw(config: Config, data: DeviceDataset, key: Array) -> Batch:
-    """The rows of one iteration."""
+    """The batch of one iteration."""
     pick = pick_transitions(data, key, config.batch)
     return Batch(Transitions(*(part[pick] for part in data.transitions)), pick)
 
@@ -227,27 +227,27 @@ def update(
     config: Config, setup: Setup, context: None, state: State, batch: Batch, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One fused step of critics, actor, temperature and VAE."""
-    rows, weight = batch.rows, setup.arrays.weight[batch.pick]
-    features, next_features = setup.norm.encode(rows.obs), setup.norm.encode(rows.next_obs)
+    real, weight = batch.transitions, setup.arrays.weight[batch.pick]
+    features, next_features = setup.norm.encode(real.obs), setup.norm.encode(real.next_obs)
     old = state.params
-    noise = draw_noise(config, rows.action.shape, old.vae.latent_dim, key)
-    target = sampled_target(old.actor, state.target_critic, next_features, rows, noise.next_action, config.gamma)
+    noise = draw_noise(config, real.action.shape, old.vae.latent_dim, key)
+    target = sampled_target(old.actor, state.target_critic, next_features, real, noise.next_action, config.gamma)
     sampled = proposals(old.actor, features, next_features, noise.samples, noise.uniform)
     factor = factor_at(config, old, features, noise)
-    caution = penalty_weight(config, weight, factor)
+    push_weight = penalty_weight(config, weight, factor)
     cloning = state.step < config.cloning_steps if config.cloning_steps else None
 
     def loss(moving: Params) -> tuple[Array, tuple[Array, ...]]:
-        logged_q = q_values(moving.critic, features, rows.action)
-        error = td_loss(logged_q, target, jnp.maximum(weight, config.c_min))
-        gaps = pushed_down(moving.critic, features, sampled) - logged_q
-        push = config.conservatism * (caution * gaps).mean(-1).sum()
+        real_q = q_values(moving.critic, features, real.action)
+        error = td_loss(real_q, target, jnp.maximum(weight, config.c_min))
+        gaps = pushed_down(moving.critic, features, sampled) - real_q
+        push = config.conservatism * (push_weight * gaps).mean(-1).sum()
         actor, log_prob = soft_or_cloning_loss(
-            moving.actor, old.critic, old.log_alpha, features, rows.action, noise.action, cloning
+            moving.actor, old.critic, old.log_alpha, features, real.action, noise.action, cloning
         )
-        temperature = temperature_loss(moving.log_alpha, log_prob, rows.action.shape[-1])
-        behaviour = vae_loss(moving.vae, features, rows.action, noise.encoded)
-        return error + push + actor + temperature + behaviour, (error, gaps, actor, log_prob, logged_q, behaviour)
+        temperature = temperature_loss(moving.log_alpha, log_prob, real.action.shape[-1])
+        behaviour = vae_loss(moving.vae, features, real.action, noise.encoded)
+        return error + push + actor + temperature + behaviour, (error, gaps, actor, log_prob, real_q, behaviour)
 
     grads, (error, gaps, actor, log_prob, q, behaviour) = jax.grad(loss, has_aux=True)(old)
     params, opt = descend(optimiser(config), grads, state.opt, old)
@@ -256,7 +256,7 @@ def update(
         "critic_loss": error,
         "conservative_gap": gaps.mean(),
         "adaptation_factor": factor.mean(),
-        "penalty_weight": caution.mean(),
+        "penalty_weight": push_weight.mean(),
         "actor_loss": actor,
         "vae_loss": behaviour,
         "entropy": -log_prob.mean(),

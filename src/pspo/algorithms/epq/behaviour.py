@@ -1,6 +1,6 @@
-"""What EPQ knows of the behaviour before it starts: a VAE of the log's actions, and how good each row is among those
-of its neighbourhood. What takes long is kept in the cache, each by what decides it: the VAE, the search for neighbours
-(the states alone) and Q_beta. All seeds share them, as the authors' do.
+"""What EPQ fits before training: a VAE of the dataset's actions, and weights by how good each transition is among its
+neighbours. The VAE, the search for neighbours (which depends on states alone) and Q_beta are kept in the cache. All
+seeds share them, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from pspo.nets.mlp import MLP, mlp_stack, moving_average
 from pspo.nets.vae import VAE, vae, vae_loss
 
 RECIPE = 1
-LATENTS_PER_COLUMN = 2  # of a state; the authors'
-TARGET_RATE = 0.005  # of Q_beta's target
+LATENTS_PER_COLUMN = 2  # latent dimensions per column of the state; the authors'
+TARGET_TAU = 0.005  # of Q_beta's target
 SEED = 0
 
 T = TypeVar("T")
@@ -47,18 +47,18 @@ class VAEConfig:
     depth: Annotated[int, Bounds(1, 8)] = 2
     """Hidden layers of each."""
     steps: Annotated[int, Bounds(1, 100_000_000)] = 2_000_000
-    """Gradient steps before EPQ starts; it goes on learning afterwards."""
+    """Gradient steps before EPQ starts; training continues with EPQ."""
     batch: Annotated[int, Bounds(1, 65536)] = 512
-    """Rows per step."""
+    """Transitions per step."""
     lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
     """Adam's learning rate in those steps; afterwards it is the actor's."""
     evaluate_every: Annotated[int, Bounds(1, 1_000_000)] = 1000
-    """Steps between two reports of the loss."""
+    """Steps between reports of the loss."""
 
 
 @dataclass(frozen=True)
 class QBetaConfig:
-    """What decides the value of the behaviour, learned by SARSA as long and as fast as the VAE."""
+    """Settings of the behaviour's value, learned by SARSA with the steps and learning rate of the VAE."""
 
     gamma: float
     width: int
@@ -68,7 +68,7 @@ class QBetaConfig:
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """What decides who is a neighbour of whom."""
+    """Settings of the search for neighbours."""
 
     neighbours: int
     epsilon: float
@@ -76,12 +76,12 @@ class SearchConfig:
 
 @dataclass(frozen=True)
 class PriorityConfig:
-    """What decides the weights of rows."""
+    """Settings of the weights of transitions."""
 
     search: SearchConfig
     zeta: float
     gamma: float
-    q_beta: QBetaConfig | None  # None: the log's own returns
+    q_beta: QBetaConfig | None  # None: the dataset's returns
 
 
 # Stage A: the behaviour
@@ -102,8 +102,8 @@ def load_or_fit_vae(
         net, loss = fit_vae(fresh(jax.random.PRNGKey(SEED)), rows, config, partial(progress, "behaviour VAE"))
         return net, {"loss": loss}
 
-    net, facts, cached = remember(key, lambda: eqx.filter_eval_shape(fresh, jax.random.PRNGKey(0)), make)
-    return net, facts | {"key": key, "cached": cached}
+    net, info, cached = remember(key, lambda: eqx.filter_eval_shape(fresh, jax.random.PRNGKey(0)), make)
+    return net, info | {"key": key, "cached": cached}
 
 
 def _unit(dataset: Dataset, norm: Normaliser) -> Array:
@@ -145,13 +145,13 @@ def _steps(
         state, mean = window(state, rows, jax.random.fold_in(key, done), count)
         done, loss = done + count, float(mean)
         if not np.isfinite(loss):
-            raise Diverged(f"the behaviour model diverged by step {done}: its loss is {loss}; lower vae.rate.")
+            raise Diverged(f"the behaviour model diverged by step {done}: its loss is {loss}; lower vae.lr.")
         report(done, config.steps, {"loss": loss})
     return state, loss
 
 
 class Sarsa(NamedTuple):
-    """Rows with the action that followed."""
+    """Transitions with the next action."""
 
     features: Array
     action: Array
@@ -161,11 +161,13 @@ class Sarsa(NamedTuple):
     next_action: Array
 
 
-def sarsa_rows(dataset: Dataset, norm: Normaliser) -> Sarsa:
-    """Without the last rows of episodes that were cut: nobody knows what came next."""
+def sarsa_transitions(dataset: Dataset, norm: Normaliser) -> Sarsa:
+    """Without the last transitions of truncated episodes: their next action is unknown."""
     row = np.flatnonzero(dataset.terminal | ~dataset.episode_end)
     if not len(row):
-        raise UserError(f"no row of '{dataset.name}' is followed by another: Q_beta needs some, use_q_beta=false none.")
+        raise UserError(
+            f"no transition of '{dataset.name}' is followed by another: Q_beta needs some; set use_q_beta=false."
+        )
     action = _unit(dataset, norm)
     return Sarsa(
         features=jnp.asarray(norm.encode(dataset.obs[row])),
@@ -173,12 +175,12 @@ def sarsa_rows(dataset: Dataset, norm: Normaliser) -> Sarsa:
         reward=jnp.asarray(dataset.reward[row] / norm.reward_scale),
         terminal=jnp.asarray(dataset.terminal[row]),
         next_features=jnp.asarray(norm.encode(dataset.next_obs[row])),
-        next_action=action[np.minimum(row + 1, dataset.size - 1)],  # where the row is terminal it does not count
+        next_action=action[np.minimum(row + 1, dataset.size - 1)],  # ignored after a terminal
     )
 
 
 def fit_q_beta(rows: Sarsa, config: QBetaConfig, report: Callable[..., None]) -> tuple[MLP, float]:
-    """One critic on r + gamma Q'(s', a'), a' being the log's; also the last loss."""
+    """One critic on r + gamma Q'(s', a'), a' being the dataset's; also the last loss."""
     rule, fit = optax.adam(config.fit.lr), config.fit
     sizes = [rows.features.shape[1] + rows.action.shape[1], *[config.width] * config.depth, 1]
     critic = mlp_stack(jax.random.PRNGKey(SEED), 1, sizes, activation="relu", init="rlkit-critic")
@@ -191,69 +193,69 @@ def fit_q_beta(rows: Sarsa, config: QBetaConfig, report: Callable[..., None]) ->
         target = bellman_target(now.reward, now.terminal, after, config.gamma)
         loss, grads = jax.value_and_grad(lambda net: td_loss(q_values(net, now.features, now.action), target))(critic)
         critic, opt = descend(rule, grads, opt, critic)
-        return (critic, moving_average(target_critic, critic, TARGET_RATE), opt), loss
+        return (critic, moving_average(target_critic, critic, TARGET_TAU), opt), loss
 
     start = (critic, critic, rule.init(critic))  # pyright: ignore[reportArgumentType]
     (critic, _, _), loss = _steps(step, start, rows, fit, report)
     return critic, loss
 
 
-# Stage B: the weights of rows
+# Stage B: the weights of transitions
 
 
 def make_weights(
     dataset: Dataset, norm: Normaliser, config: PriorityConfig, progress: Progress
 ) -> tuple[Array, dict[str, Any]]:
-    """w of every row, which takes seconds once neighbours and values are known."""
+    """w of every transition, which takes seconds once neighbours and values are known."""
     near, search = load_or_find_neighbours(dataset, config.search, progress)
-    value, facts = row_values(dataset, norm, config, progress)
+    value, value_info = return_values(dataset, norm, config, progress)
     weight = priority_weights(near, value, config.zeta)
     about = {"mean_weight": float(weight.mean()), "digest": digest({"weight": weight})}
-    return jnp.asarray(weight), {"search": search, **facts, **about}
+    return jnp.asarray(weight), {"search": search, **value_info, **about}
 
 
 def load_or_find_neighbours(
     dataset: Dataset, config: SearchConfig, progress: Progress
 ) -> tuple[Neighbourhoods, dict[str, Any]]:
-    """Who is near whom, from the cache or found now: minutes on a large log, and the same for all units and returns."""
+    """Neighbours of every state, from the cache or searched now: minutes on a large dataset, the same for all units."""
     key = content_key("nearest-states", RECIPE, dataset, None, config, SEED)
 
     def make() -> tuple[Neighbourhoods, dict[str, Any]]:
-        found, spacing = neighbourhoods(
+        near, spacing = neighbourhoods(
             dataset.obs,
             config.neighbours,
             config.epsilon,
             lambda done: progress("nearest states", done, 2 * dataset.size, {}),
         )
-        return found, {"spacing": spacing, "neighbours": found.others}
+        return near, {"spacing": spacing, "neighbours": near.others}
 
     shapes: Any = (jax.ShapeDtypeStruct((size,), jnp.int32) for size in (dataset.size, None))
     like = Neighbourhoods(*shapes)
-    found, facts, cached = remember(key, lambda: like, make)
-    return Neighbourhoods(*map(np.asarray, found)), facts | {"key": key, "cached": cached}
+    near, info, cached = remember(key, lambda: like, make)
+    return Neighbourhoods(*map(np.asarray, near)), info | {"key": key, "cached": cached}
 
 
-def row_values(
+def return_values(
     dataset: Dataset, norm: Normaliser, config: PriorityConfig, progress: Progress
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """G: the log's return from each row to its episode's end, in the critics' units, or Q_beta there."""
+    """G: the return from each transition to its episode's end, in the critics' unit, or Q_beta."""
     if config.q_beta is None:
         return dataset.returns_to_go(config.gamma) / float(norm.reward_scale), {}
     recipe, key = config.q_beta, content_key("epq-value", RECIPE, dataset, norm, config.q_beta, SEED)
 
     def make() -> tuple[dict[str, Array], dict[str, Any]]:
-        critic, loss = fit_q_beta(sarsa_rows(dataset, norm), recipe, partial(progress, "behaviour value"))
+        critic, loss = fit_q_beta(sarsa_transitions(dataset, norm), recipe, partial(progress, "behaviour value"))
         evaluate, action = jax.jit(q_values), _unit(dataset, norm)
         parts = [evaluate(critic, jnp.asarray(norm.encode(dataset.obs[r])), action[r])[0] for r in chunks(dataset.size)]
         return {"value": jnp.concatenate(parts)}, {"loss": loss}
 
     like: Any = {"value": jax.ShapeDtypeStruct((dataset.size,), jnp.float32)}
-    found, facts, cached = remember(key, lambda: like, make)
-    return np.asarray(found["value"], np.float64), {"value": facts | {"key": key, "cached": cached}}
+    values, info, cached = remember(key, lambda: like, make)
+    return np.asarray(values["value"], np.float64), {"value": info | {"key": key, "cached": cached}}
 
 
 def priority_weights(near: Neighbourhoods, value: np.ndarray, zeta: float) -> np.ndarray:
-    """w_i = exp(G_i / zeta) / sum_k exp(G_k / zeta) over the neighbours k of row i, itself among them.
+    """w_i = exp(G_i / zeta) / sum_k exp(G_k / zeta) over the neighbours k of transition i, itself included.
 
     In (0, 1]; far below the best of its neighbours a weight rounds to zero, and both of its uses have a floor.
     """

@@ -1,0 +1,2 @@
+"""MOReL: algorithm.py has models and rollouts that halt, npg.py the natural policy gradient. Called through the
+registry."""

@@ -1,14 +1,14 @@
-"""How MOReL improves a policy: one step of the natural policy gradient on imagined paths, after a cloned start.
+"""How MOReL improves a policy: one step of the natural policy gradient on rollouts, after behaviour cloning.
 
     A = GAE(gamma, lambda) with a baseline V, whitened
     g = mean of A grad log pi(a|s),     x = (F + damping I)^-1 g,     theta += sqrt(step_size / |g x|) x
 
 and then an epoch of V on the paths' discounted returns. Paths end at halts and at true ends, and no value follows
-either; what the rollout's length cuts off goes on with V. Ours and the authors' code differ:
-- Theirs forgets that a truncated path was terminated, so that V of the last state follows halts and falls too.
-- Where the length cuts a path they take V of its last state, not of the one that it reached.
+either; a path that reaches the horizon continues with V. Differences from the authors' code:
+- Theirs loses the terminal flag of shortened paths, so that V of the last state follows halts and falls too.
+- At the horizon they take V of the path's last state, not of the one that it reached.
 - V sees time in units of the rollout's length (theirs: a thousand steps), and states as the policy does.
-- `fisher_batch` limits the steps that the Fisher matrix is estimated with; all is theirs.
+- `fisher_batch` limits the steps that the Fisher matrix is estimated with; the authors take all.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ TIME_POWERS = np.arange(1, 5)
 
 @dataclass(frozen=True)
 class NaturalConfig:
-    """The numbers of form=npg."""
+    """Settings of form=npg."""
 
     paths: Annotated[int, Bounds(1, 1_000_000)] = 50
     """Rollouts per member and iteration."""
     start_anywhere: Annotated[float, Bounds(0.0, 1.0)] = 0.0
-    """Share of rollouts from any logged state; the others begin where logged episodes did."""
+    """Fraction of rollouts from any state of the dataset, as in the authors' code; others start where episodes do."""
     cloning_steps: Annotated[int, Bounds(0, 1_000_000_000)] = 5000
-    """Gradient steps of behaviour cloning that the policy begins with."""
+    """Gradient steps of behaviour cloning at the start."""
     cloning_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
     """Learning rate of behaviour cloning."""
     log_std: Annotated[float, Bounds(-20.0, 2.0)] = -0.25
@@ -80,10 +80,10 @@ class NaturalConfig:
 
 
 class Paths(NamedTuple):
-    """(time, paths, ...): imagined steps; `pspo.algorithms.common.natural_gradient` says how they lie."""
+    """(time, paths, ...): steps of rollouts, in the layout of `pspo.algorithms.common.natural_gradient`."""
 
     obs: Array
-    action: Array  # as drawn: what likelihoods are about. Models see it clipped
+    action: Array  # as drawn, for likelihoods; models see it clipped
     reward: Array
     next_obs: Array
     terminal: Array  # halted, or at a true end
@@ -110,21 +110,23 @@ def init(config: Any, norm: Normaliser, data: DeviceDataset, key: Array) -> Stat
     columns, width = data.transitions.action.shape[-1], config.baseline_width
     net = mlp(policy_key, [norm.features, *[config.width] * config.depth, columns], "tanh", last_scale=0.01)
     policy = LinearGaussian(net, jnp.full(columns, config.log_std, jnp.float32))
-    policy = cloned(config, norm, data, policy, cloning_key)
+    policy = clone_behaviour(config, norm, data, policy, cloning_key)
     baseline = mlp(baseline_key, [norm.features + TIME_POWERS.size, width, width, 1], "relu", init="torch")
     opt = optimiser(config).init(baseline)  # pyright: ignore[reportArgumentType]
     return State(policy, baseline, opt, key, jnp.int32(0))
 
 
-def cloned(config: Any, norm: Normaliser, data: DeviceDataset, policy: LinearGaussian, key: Array) -> LinearGaussian:
-    """The policy after its mean was fitted to the log's actions by least squares."""
+def clone_behaviour(
+    config: Any, norm: Normaliser, data: DeviceDataset, policy: LinearGaussian, key: Array
+) -> LinearGaussian:
+    """The policy with its mean fitted to the dataset's actions by least squares."""
     adam = optax.adam(config.cloning_lr)
 
     def step(carry: tuple[LinearGaussian, Any], k: Array) -> tuple[tuple[LinearGaussian, Any], None]:
         policy, opt = carry
-        rows = sample_transitions(data, k, config.batch)
-        features = norm.encode(rows.obs)
-        grads = jax.grad(lambda p: jnp.square(p.net(features) - rows.action).mean())(policy)
+        real = sample_transitions(data, k, config.batch)
+        features = norm.encode(real.obs)
+        grads = jax.grad(lambda p: jnp.square(p.net(features) - real.action).mean())(policy)
         return descend(adam, grads, opt, policy), None
 
     start = policy, adam.init(policy)  # pyright: ignore[reportArgumentType]
@@ -132,7 +134,7 @@ def cloned(config: Any, norm: Normaliser, data: DeviceDataset, policy: LinearGau
 
 
 def baseline_inputs(features: Array, horizon: int) -> Array:
-    """(time, paths, ...): states as the policy sees them, at most so large, and powers of the time since the start."""
+    """(time, paths, ...): states as the policy sees them, clipped, and powers of the time since the start."""
     time = (jnp.arange(features.shape[0]) / horizon)[:, None, None] ** TIME_POWERS
     time = jnp.broadcast_to(time, (*features.shape[:2], TIME_POWERS.size))
     return jnp.concatenate([jnp.clip(features, -LARGEST_INPUT, LARGEST_INPUT), time], axis=-1)
@@ -169,16 +171,16 @@ def fit_baseline(
 ) -> tuple[MLP, Any, Array]:
     """An epoch of least squares over the `count` steps that happened, the first in `order`; also its mean loss."""
     batch = min(config.batch, order.size)
-    batches = jnp.maximum(count // batch, 1)  # a last one that is not full is left out, as the authors do
+    batches = jnp.maximum(count // batch, 1)  # an incomplete last batch is left out, as the authors do
     adam = optimiser(config)
 
     def step(k: Array, carry: tuple[MLP, Any, Array]) -> tuple[MLP, Any, Array]:
         baseline, opt, total = carry
-        rows = jax.lax.dynamic_slice_in_dim(order, k * batch, batch)
+        pick = jax.lax.dynamic_slice_in_dim(order, k * batch, batch)
         counts = k * batch + jnp.arange(batch) < count
 
         def loss(net: MLP) -> Array:
-            return (counts * jnp.square(net(inputs[rows])[:, 0] - target[rows])).sum() / counts.sum()
+            return (counts * jnp.square(net(inputs[pick])[:, 0] - target[pick])).sum() / counts.sum()
 
         value, grads = jax.value_and_grad(loss)(baseline)
         return *descend(adam, grads, opt, baseline), total + value

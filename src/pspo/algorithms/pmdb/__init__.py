@@ -1,0 +1,4 @@
+"""PMDB: config.py, values.py (estimates from sampled actions), game.py (the models' part), algorithm.py (the update).
+
+Called through the registry.
+"""

@@ -1,4 +1,4 @@
-"""PMDB's game: what drawn models say follows, where it ends, and rewards and values in their ranges."""
+"""PMDB's game: predictions of the drawn models, where rollouts end, and the ranges of rewards and values."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pspo.dynamics.ensemble import Ensemble, draw_next
 from pspo.dynamics.model_env import ModelEnv
 from pspo.dynamics.persistent_rollouts import PersistentRollouts, advance
 
-MARGIN = 0.05  # of the log's range of rewards, on either side of it
-INNER, OUTER = 11.0, 21.0  # half-ranges from the middle: the end is as good as impossible, as good as certain
+MARGIN = 0.05  # of the dataset's range of rewards, on either side
+INNER, OUTER = 11.0, 21.0  # half-ranges from the middle: the rollout almost surely continues, almost surely ends
 EDGE = 6.0  # of the sigmoid between them
 
 
 class Units(NamedTuple):
-    """Rewards as the critics see them are those of the log, in its normaliser's unit, less `shift`."""
+    """The critics' rewards are those of the dataset, in the normaliser's unit, less `shift`."""
 
     shift: float
-    reward_low: float  # what models may say of a reward
+    reward_low: float  # range of predicted rewards
     reward_high: float
-    value_low: float  # what critics and targets may say of a value
+    value_low: float  # range of values and targets
     value_high: float
 
     def value(self, value: Array) -> Array:
@@ -37,9 +37,9 @@ class Units(NamedTuple):
 def make_units(dataset: Dataset, states: str, rewards: str, gamma: float) -> tuple[Normaliser, Units]:
     """The normaliser of policy and critics, and the ranges.
 
-    rewards=unit is the authors' map into [1/22, 21/22], with values in [0, 1/(1-gamma)]. What it adds to every reward
+    rewards=unit is the authors' map into [1/22, 21/22], with values in [0, 1/(1-gamma)]. Its shift
     makes a longer episode worth more, so that without a discount it would be another task. All other units divide.
-    There values stay within what the log's rewards can add up to or, without a discount, within its returns.
+    There values stay within what the dataset's rewards can add up to or, without a discount, within its returns.
     """
     if rewards == "unit" and gamma == 1.0:
         raise UserError("rewards=unit pays for every further step, and gamma=1 for ever: use rewards=std.")
@@ -62,7 +62,7 @@ def make_units(dataset: Dataset, states: str, rewards: str, gamma: float) -> tup
 
 
 def stay_probability(norm: Normaliser, next_obs: Array) -> Array:
-    """Probability that a rollout goes on, from how many half-ranges of the log each column lies from the middle.
+    """Probability that a rollout continues, by each column's distance from the middle of its range, in half-ranges.
 
     min(1, sigmoid / sigmoid(6)) in each column, from 1 at the inner bound to nearly 0 at the outer; their product.
     """
@@ -73,10 +73,10 @@ def stay_probability(norm: Normaliser, next_obs: Array) -> Array:
 
 
 class ModelPredictions(NamedTuple):
-    """What each model says follows (s, a)."""
+    """What each model predicts after (s, a)."""
 
     next_obs: Array  # (draws, models, batch, obs_dim)
-    end: Array  # (draws, models, batch): probability that it is the end
+    end: Array  # (draws, models, batch): probability that the rollout ends
     reward: Array  # (models, batch)
 
     def backup(self, next_value: Array, gamma: float) -> Array:
@@ -84,27 +84,27 @@ class ModelPredictions(NamedTuple):
         return self.reward + gamma * ((1.0 - self.end) * next_value).mean(0)
 
 
-def foresee(place: ModelEnv, units: Units, obs: Array, action: Array, noise: Array) -> ModelPredictions:
-    """Predictions may leave the log's range, as the authors'; only counters and columns that saturate are corrected."""
-    predicted, reward = draw_next(place.model_norm, obs, place.predict(obs, action), noise)
-    next_obs = place.range.reached(place.model_norm, predicted)
-    ended = place.terminated(place.model_norm, obs, action, next_obs)
-    end = jnp.where(ended, 1.0, 1.0 - stay_probability(place.model_norm, next_obs))
-    reward = jnp.clip(reward * place.reward_unit - units.shift, units.reward_low, units.reward_high)
+def predict(env: ModelEnv, units: Units, obs: Array, action: Array, noise: Array) -> ModelPredictions:
+    """Predictions may leave the dataset's range, as the authors'; only counters and saturated columns are corrected."""
+    predicted, reward = draw_next(env.model_norm, obs, env.predict(obs, action), noise)
+    next_obs = env.range.reached(env.model_norm, predicted)
+    ended = env.terminated(env.model_norm, obs, action, next_obs)
+    end = jnp.where(ended, 1.0, 1.0 - stay_probability(env.model_norm, next_obs))
+    reward = jnp.clip(reward * env.reward_unit - units.shift, units.reward_low, units.reward_high)
     return ModelPredictions(next_obs, end, reward)
 
 
 def models_of(pool: Ensemble, drawn: Array) -> tuple[Ensemble, Array]:
-    """The models to ask, and where among them each of the drawn ones stands: a small pool is asked once as a whole."""
+    """The models to evaluate, and the position of each drawn one among them: a small pool is evaluated as a whole."""
     if pool.size <= drawn.shape[0]:
         return pool, drawn
     return pool.take(drawn), jnp.arange(drawn.shape[0])
 
 
 def follow(
-    rollouts: PersistentRollouts, foreseen: ModelPredictions, member: Array, key: Array, restart: Array, horizon: int
+    rollouts: PersistentRollouts, predictions: ModelPredictions, member: Array, key: Array, restart: Array, horizon: int
 ) -> PersistentRollouts:
-    """Every chain to the first of its member's draws; those that end or grow old start anew from `restart`."""
+    """Every rollout to the first of its member's draws; those that end or reach the horizon restart from `restart`."""
     which = jnp.arange(member.shape[0])
-    ended = jax.random.bernoulli(key, foreseen.end[0, member, which])
-    return advance(rollouts, foreseen.next_obs[0, member, which], ended, member, restart, horizon)
+    ended = jax.random.bernoulli(key, predictions.end[0, member, which])
+    return advance(rollouts, predictions.next_obs[0, member, which], ended, member, restart, horizon)

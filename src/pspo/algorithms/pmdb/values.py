@@ -1,7 +1,7 @@
-"""What PMDB reads off actions sampled at a state: temperature, soft value, weights of the improved policy.
+"""PMDB's estimates from actions sampled at a state: temperature, soft value, weights of the improved policy.
 
-Actions are kept as they are before the tanh. Ratios of densities are the same there as after it, and nothing has to
-invert a tanh that has saturated.
+Actions are kept as they are before the tanh. Ratios of densities are the same there as after it, and no
+saturated tanh has to be inverted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Gaussian(NamedTuple):
     log_std: Array
 
     def at(self, noise: Array) -> Array:
-        """The samples that standard normal noise stands for; it may have leading axes of its own."""
+        """Samples from standard normal noise, which may have further leading axes."""
         return self.mean + jnp.exp(self.log_std) * noise
 
     def log_prob(self, x: Array) -> Array:
@@ -37,10 +37,10 @@ class Gaussian(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Actions sampled at each state, half of a proposal, half of the reference policy."""
+    """Actions sampled at each state, half from a proposal, half from the reference policy."""
 
     x: Array  # (samples, ..., action_dim): before the tanh
-    log_ratio: Array  # (samples, ...): log w, density of the reference policy over that of who drew the action
+    log_ratio: Array  # (samples, ...): log w, density of the reference policy over that of the proposal
 
     @property
     def action(self) -> Array:
@@ -61,7 +61,7 @@ def temperature(q: Array, log_ratio: Array, kl_target: float, lowest: float) -> 
     """alpha(s) = (max_i q_i - sum_i w_i q_i) / KL, w normalised: a temperature that keeps the divergence below KL.
 
     For the maximiser pi* of `soft_value`, KL(pi* || pi_ref) = (E_pi*[Q] - V) / alpha: at most maximum less mean, over
-    alpha. The maximum is a softmax at the lowest temperature, so that what pi_ref would hardly do hardly counts.
+    alpha. The maximum is a softmax at the lowest temperature, so that unlikely actions of pi_ref count little.
     """
     best = (jax.nn.softmax(log_ratio + q / lowest, axis=0) * q).sum(0)
     mean = (jax.nn.softmax(log_ratio, axis=0) * q).sum(0)

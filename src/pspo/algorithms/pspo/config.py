@@ -17,11 +17,11 @@ class Config(LoopConfig):
     alpha: Annotated[float, Bounds(1e-6, 1e6)] = 0.01
     """Strength of the pull towards the reference policy mu (Eq. 7)."""
     kl_limit: Annotated[float, Bounds(0.0, 1e6)] = 0.0
-    """KL(pi||mu) of one state, in nats per action column, beyond which alpha rises there; 0: one alpha for all."""
+    """KL(pi||mu) of one state, in nats per action dimension, beyond which alpha rises there; 0: never."""
     beta: Annotated[float, Bounds(0.0, 1e12)] = 1.0
     """Likelihood coefficient of the posterior (Eq. 4); 0 is the uniform posterior."""
     epsilon: Annotated[float, Bounds(1e-6, 1e6)] = 0.02
-    """Trust region: KL(pi || moving average) that lambda is adapted to (Eq. 9)."""
+    """Trust region: KL(pi || target policy) that lambda is adapted to (Eq. 9)."""
     posterior: Literal["consistency", "uniform"] = "consistency"
     """Ablation "average utilisation": uniform ignores F (the same as beta=0)."""
     reference_term: bool = True
@@ -33,39 +33,39 @@ class Config(LoopConfig):
     prior: Literal["uniform", "likelihood"] = "uniform"
     """P(T): uniform as in the paper, or from the members' hold-out likelihood."""
     prior_temperature: Annotated[float, Bounds(1e-6, 1e6)] = 0.05
-    """For prior=likelihood: nats per row and target that make a member e times lighter."""
+    """For prior=likelihood: nats per transition and target that make a member e times lighter."""
     f_unit: Literal["std", "reward"] = "std"
-    """Unit of F: its running standard deviation between models, or normalised reward squared (the paper's plain form)."""
+    """Unit of F: its running standard deviation between models, or normalised reward squared (as in the paper)."""
     redraw: Literal["step", "episode"] = "step"
     """Draw the rollout's model from the posterior at every step (Eq. 1) or once per episode (Eq. 2)."""
     active: Annotated[int, Bounds(1, 1000)] = 10
-    """Models in the active set (N), drawn anew from the pool for every chunk."""
+    """Models in the active set (N), drawn from the pool for every chunk."""
     next_pairs: Annotated[int, Bounds(1, 64)] = 2
     """Antithetic pairs of next states per model and backup."""
     model_noise: Annotated[float, Bounds(0.0, 10.0)] = 1.0
-    """Scale of the noise that models predict; 0 takes their means, for worlds in which a model's noise is its error."""
+    """Scale of the noise that models predict; 0 takes their means (deterministic tasks)."""
     action_samples: Annotated[int, Bounds(1, 1024)] = 8
     """Actions from mu, and as many from the policy, per soft value."""
     real_batch: Annotated[int, Bounds(1, 65536)] = 128
-    """Rows from the log per iteration."""
+    """Transitions of the dataset per iteration."""
     synthetic_batch: Annotated[int, Bounds(1, 65536)] = 128
-    """Rollout chains; each advances one step per iteration and gives one row."""
+    """Persistent rollouts; each advances one step per iteration and gives one transition."""
     rollout_horizon: Annotated[int, Bounds(1, 1_000_000)] = 20
-    """Steps after which a chain restarts from a logged state."""
+    """Steps after which a rollout restarts from a state of the dataset."""
     visited: Annotated[int, Bounds(0, 100_000_000)] = 0
-    """States of past rollouts that synthetic rows are drawn from; 0 takes the chains' present states."""
+    """Past rollout states that synthetic transitions start from; 0 takes the present states of the rollouts."""
     reference_rollouts: Annotated[float, Bounds(0.0, 1.0)] = 0.2
-    """Fraction of rollout actions taken from mu, so that its states stay in the critic's sight."""
+    """Fraction of rollout actions taken from mu, so that the critic keeps learning about its states."""
     termination: Literal["auto", "known", "learned", "none"] = "auto"
-    """Ends of rollouts: the task's own rule, a classifier, or never; auto takes the rule where there is one."""
-    box: Literal["clip", "end"] = "clip"
-    """Predictions outside the log's range: moved to its edge, or the end of the rollout at the log's worst value."""
+    """Termination of rollouts: the task's rule, a learned classifier, or none; auto: the rule if there is one."""
+    box: Literal["none", "end"] = "none"
+    """Predictions outside the dataset's range: allowed, or the end of a rollout at the dataset's worst value."""
     box_margin: Annotated[float, Bounds(0.0, 100.0)] = 0.1
-    """For box=end: how far outside, as a share of each column's range; an edge that the log repeats bounds itself."""
+    """For box=end: how far outside, as a share of each column's range; a column that saturates has no limit there."""
     clip_targets: bool = False
-    """Keep backups within what rewards of the log's range can add up to."""
+    """Clip backups to what rewards of the dataset's range can add up to."""
     discounted_fraction: Annotated[float, Bounds(0.0, 1.0)] = 0.0
-    """Fraction of rows and of rollout starts drawn by gamma^t, as the objective weighs them; the rest uniformly."""
+    """Fraction of transitions and rollout starts drawn with weight gamma^t, as in the objective; the rest uniformly."""
     width: Annotated[int, Bounds(4, 4096)] = 64
     """Units in a hidden layer of critics and value network."""
     depth: Annotated[int, Bounds(1, 8)] = 2
@@ -73,11 +73,11 @@ class Config(LoopConfig):
     critics: Annotated[int, Bounds(1, 64)] = 2
     """Number of critics."""
     critic_value: Literal["mean", "min"] = "mean"
-    """What they say together: their mean, where more means less noise, or their minimum, where more means caution."""
+    """Value of several critics: their mean (less noise) or their minimum (pessimistic)."""
     layer_norm: bool = False
-    """Standardise the hidden layers of critics and value network."""
+    """Layer normalisation in critics and value network."""
     start_steps: Annotated[int, Bounds(0, 100_000_000)] = 0
-    """Steps of regression on the log's own discounted returns at the start, so that critics begin at mu's value."""
+    """Steps that fit the critics to the dataset's discounted returns before training: they start at mu's value."""
     critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
     """Learning rate of critics and value network."""
     policy_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
@@ -85,9 +85,9 @@ class Config(LoopConfig):
     final_lr: Annotated[float, Bounds(0.0, 1.0)] = 0.05
     """Learning rates fall over the second half to this fraction."""
     tau: Annotated[float, Bounds(0.0, 1.0)] = 0.02
-    """Moving-average rate of the critics."""
+    """Moving-average rate of the target critics."""
     policy_tau: Annotated[float, Bounds(0.0, 1.0)] = 0.02
-    """Moving-average rate of the policy: pi', the centre of the trust region."""
+    """Moving-average rate of the target policy pi', around which the trust region lies."""
     lambda_init: Annotated[float, Bounds(1e-6, 1e6)] = 0.02
     """Trust-region multiplier lambda at the start."""
     lambda_lr: Annotated[float, Bounds(0.0, 10.0)] = 0.01

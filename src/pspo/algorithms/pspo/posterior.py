@@ -94,7 +94,7 @@ def posterior_backup(
     reward = range.reward(reward)
     reached = range.reached(norm, predicted)
     done = terminated(norm, obs, action, reached)
-    next_obs = range.keep(reached)
+    next_obs = range.clip(reached)
     next_value = jnp.where(done, 0.0, value(norm.encode(next_obs)))
     if limits.box is not None:
         left = outside(predicted, limits.box)

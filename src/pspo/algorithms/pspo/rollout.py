@@ -109,7 +109,7 @@ def roll_out(
     member = draw_members(state.rollouts, backup, keys.member, hold=config.redraw == "episode")
     rollouts = follow(state.rollouts, backup, member, restart, config.rollout_horizon)
     if config.visited:
-        # Present states alone are few and correlated: steps of a few long rollouts. Past states are many; actions are new.
+        # Present states alone are few and correlated: steps of a few long rollouts. Past states are many.
         k_visit, k_action, k_backup = jax.random.split(keys.visited, 3)
         visited, obs = visit(state, k_visit)
         action = rollout_action(config, setup, state, obs, k_action)

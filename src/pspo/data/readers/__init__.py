@@ -1,0 +1,36 @@
+"""Readers of datasets: one module per source, and helpers that several of them share.
+
+Sources: `csv`, `parquet`, `npz`, `hdf5` (files), `d4rl`, `minari`, `liquidation` (names), `frames` (data frames in
+memory). Helpers: `tables` (rows to a dataset), `named_arrays` (arrays to a dataset), `file_checks`, `download`.
+
+Only `pspo.data.load` and `pspo.data.save` call these; everything else calls `pspo.data.load_dataset`, except for D4RL's
+names and files. To add a reader, write a module here and add one row to a table in `pspo.data.load`.
+"""
+
+from pspo.data.readers.csv import load_csv
+from pspo.data.readers.d4rl import LEVELS, NAMES, TASKS, approximate_size, d4rl_file, d4rl_name, fetch_d4rl, load_d4rl
+from pspo.data.readers.frames import frame_dataset, is_frame
+from pspo.data.readers.hdf5 import load_hdf5, save_hdf5
+from pspo.data.readers.minari import load_minari
+from pspo.data.readers.npz import load_npz, save_npz
+from pspo.data.readers.parquet import load_parquet
+
+__all__ = [
+    "LEVELS",
+    "NAMES",
+    "TASKS",
+    "approximate_size",
+    "d4rl_file",
+    "d4rl_name",
+    "fetch_d4rl",
+    "frame_dataset",
+    "is_frame",
+    "load_csv",
+    "load_d4rl",
+    "load_hdf5",
+    "load_minari",
+    "load_npz",
+    "load_parquet",
+    "save_hdf5",
+    "save_npz",
+]

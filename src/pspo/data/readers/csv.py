@@ -1,4 +1,4 @@
-"""CSV files, read by Arrow: numbers become float32 on the way in, and a cell that is no number is named."""
+"""CSV files, read by Arrow as float32; an error names the cell that is not a number."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 from pspo.core.errors import UserError
 from pspo.data.columns import Columns, choose
 from pspo.data.dataset import Dataset
-from pspo.data.readers.reading import naming, require_file
-from pspo.data.readers.table_dataset import Table, need_pyarrow, table_dataset
+from pspo.data.readers.file_checks import naming, require_file
+from pspo.data.readers.tables import Table, need_pyarrow, table_dataset
 
 DELIMITERS = ",;\t"
-NOTHING = ["", "NA", "N/A", "null", "NULL"]  # cells that count as empty; nan is a number that is not one
+EMPTY_CELLS = ["", "NA", "N/A", "null", "NULL"]  # nan is not among them: it is a value, not a missing one
 
 
 def load_csv(path: str | Path, columns: Columns | None = None) -> Dataset:
+    """The dataset of a CSV file."""
     pa = need_pyarrow("reading CSV files")
     path = Path(path)
     require_file(path)
@@ -45,14 +46,16 @@ def _read(path: Path, columns: Columns) -> Dataset:
             yield from reader
 
     try:
-        return table_dataset(Table(schema.names, _most_rows(path), batches, exact=False), columns, {"name": path.stem})
+        return table_dataset(
+            Table(schema.names, _count_lines(path), batches, exact=False), columns, {"name": path.stem}
+        )
     except pa.ArrowInvalid:
-        _blame(path, parse, kinds)
+        _raise_for_bad_cell(path, parse, kinds)
         raise
 
 
 def _kind(role: str, guessed: Any) -> Any:
-    """What to read a column as: 0 and 1 are numbers, true and false are not."""
+    """The Arrow type of a column: 0 and 1 are numbers, true and false are booleans."""
     import pyarrow as pa
 
     if role == "episode":
@@ -65,13 +68,13 @@ def _open(path: Path, parse: Any, kinds: dict[str, Any]) -> Any:
     from pyarrow import csv
 
     convert = csv.ConvertOptions(
-        include_columns=list(kinds), column_types=kinds, null_values=NOTHING, strings_can_be_null=True
+        include_columns=list(kinds), column_types=kinds, null_values=EMPTY_CELLS, strings_can_be_null=True
     )
     return csv.open_csv(path, parse_options=parse, convert_options=convert)
 
 
-def _most_rows(path: Path) -> int:
-    """Lines of the file: at least as many as there are rows."""
+def _count_lines(path: Path) -> int:
+    """An upper bound of the number of rows."""
     lines = returns = 1
     with open(path, "rb") as file:
         while block := file.read(1 << 22):
@@ -80,8 +83,8 @@ def _most_rows(path: Path) -> int:
     return max(lines, returns)
 
 
-def _blame(path: Path, parse: Any, kinds: dict[str, Any]) -> None:
-    """Find the first cell that is not what its column should hold."""
+def _raise_for_bad_cell(path: Path, parse: Any, kinds: dict[str, Any]) -> None:
+    """Raise an error that names the first cell of the wrong type."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -95,8 +98,8 @@ def _blame(path: Path, parse: Any, kinds: dict[str, Any]) -> None:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if _casts(cells[low:middle], kind) else (low, middle)
-        held, wanted = str(cells[low])[:40], "a number" if kind == pa.float32() else "true or false"
-        raise UserError(f"column '{name}' holds '{held}' at row {low} (line {low + 2}), which is not {wanted}.")
+        cell, wanted = str(cells[low])[:40], "a number" if kind == pa.float32() else "true or false"
+        raise UserError(f"column '{name}' holds '{cell}' at row {low} (line {low + 2}), which is not {wanted}.")
 
 
 def _casts(cells: Any, kind: Any) -> bool:
@@ -110,7 +113,7 @@ def _casts(cells: Any, kind: Any) -> bool:
 
 
 def _delimiter(path: Path) -> str:
-    """The one that the header has most of."""
+    """The most frequent candidate in the header."""
     with open(path, "rb") as file:
         header = file.readline(1 << 20)
     return max(DELIMITERS, key=lambda delimiter: header.count(delimiter.encode()))

@@ -1,4 +1,4 @@
-"""D4RL's locomotion datasets by their names, downloaded once into the cache folder."""
+"""D4RL's locomotion datasets by name, downloaded once into the cache folder."""
 
 from __future__ import annotations
 
@@ -30,61 +30,61 @@ def load_d4rl(name: str, checksums: Mapping[str, str] | None = None, progress: P
     """The dataset of that name, such as hopper-medium-v2.
 
     D4RL publishes no checksums, so the first download is trusted: its SHA-256 is kept beside the file and verified
-    at every load. `checksums` (name to SHA-256) and a NAME.hdf5.sha256 on the mirror are believed before that.
-    PSPO_D4RL_URL names a mirror.
+    at every load. `checksums` (name to SHA-256) and NAME.hdf5.sha256 on the mirror take precedence. PSPO_D4RL_URL
+    names a mirror.
     """
     path = fetch_d4rl(name, checksums, progress)
     return replace(load_hdf5(path), name=name, task=name.split("-")[0])
 
 
 def fetch_d4rl(name: str, checksums: Mapping[str, str] | None = None, progress: Progress = silent) -> Path:
-    """The file of a dataset, whole and verified; downloaded if it is not there yet."""
-    path, url = place(name)
+    """The verified file of a dataset; downloaded if it is not in the cache."""
+    path, url = d4rl_file(name)
     file, folder = path.name, path.parent
     wanted = (checksums or {}).get(name) or (checksums or {}).get(name.removesuffix("-v2"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / f"{file}.lock"):  # of two processes one downloads and the other waits
+        with locked(folder / f"{file}.lock"):  # if two processes need it, one downloads and the other waits
             if path.exists():
                 _verify(path, wanted)
             else:
                 expected = wanted.lower() if wanted else published(url)
-                download(url, path, expected, _is_whole_hdf5, file, progress)
+                download(url, path, expected, _opens_as_hdf5, file, progress)
     except Unreachable as problem:
         raise UserError(
-            f"'{name}' cannot be downloaded from {url} ({problem}): try again to go on, or put {file} into {folder}."
+            f"'{name}' cannot be downloaded from {url} ({problem}): try again to continue, or put {file} into {folder}."
         ) from None
     except OSError as error:
         raise UserError(f"cannot write '{error.filename or folder}': {error.strerror or error}.") from None
     return path
 
 
-def place(name: str) -> tuple[Path, str]:
-    """Where the file of a dataset is kept, and where it comes from."""
+def d4rl_file(name: str) -> tuple[Path, str]:
+    """The path of a dataset in the cache, and its URL."""
     task, level = name.removesuffix("-v2").split("-", 1)
     file = f"{task}_{level.replace('-', '_')}-v2.hdf5"
     return cache_folder() / "d4rl" / file, f"{(os.environ.get('PSPO_D4RL_URL') or ADDRESS).rstrip('/')}/{file}"
 
 
-def usual_rows(name: str) -> int:
-    """How many transitions the dataset has, to the thousand: known before it is here."""
+def approximate_size(name: str) -> int:
+    """Number of transitions, to the thousand, without downloading the dataset."""
     task, level = name.removesuffix("-v2").split("-", 1)
     replay = {"halfcheetah": 202_000, "hopper": 402_000, "walker2d": 302_000}
     return {"medium-expert": 2_000_000, "medium-replay": replay[task]}.get(level, 1_000_000)
 
 
 def _verify(path: Path, wanted: str | None) -> None:
-    found, known = sha256(path), wanted.lower() if wanted else recorded(path)
+    actual, known = sha256(path), wanted.lower() if wanted else recorded(path)
     if known is None:
-        record(path, found)  # put there by hand: trusted from now on
-    elif found != known:
+        record(path, actual)  # put there by hand: trusted from now on
+    elif actual != known:
         raise UserError(
-            f"'{path}' has the SHA-256 {found[:16]}... and not {known[:16]}..., so it is damaged or another file: "
-            f"remove it and {path.name}.sha256 to get it anew."
+            f"'{path}' has the SHA-256 {actual[:16]}... and not {known[:16]}..., so it is damaged or another file: "
+            f"remove it and {path.name}.sha256 to download it again."
         )
 
 
-def _is_whole_hdf5(path: Path) -> bool:
+def _opens_as_hdf5(path: Path) -> bool:
     import h5py
 
     try:

@@ -1,4 +1,4 @@
-"""Download a file once: it goes on where it stopped, and is only there when it is whole and as expected."""
+"""Download a file once: interrupted downloads are resumed, and the file appears only when it is complete and valid."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from pspo.core.progress import Progress
 
 TIMEOUT_SECONDS = 30
 BLOCK = 1 << 20
-# What a connection can do to us. URLError is an OSError; a bad address is a ValueError.
+# What a connection can raise. URLError is an OSError; a bad address is a ValueError.
 NETWORK = (OSError, http.client.HTTPException, ValueError)
 
 
 class Unreachable(Exception):
-    """The file cannot be had from there now; the message says why."""
+    """The file cannot be downloaded now; the message says why."""
 
 
 def download(
-    url: str, target: Path, expected: str | None, is_right: Callable[[Path], bool], stage: str, progress: Progress
+    url: str, target: Path, expected: str | None, is_valid: Callable[[Path], bool], stage: str, progress: Progress
 ) -> None:
-    """`target` and beside it its SHA-256. `expected` is the checksum it must have, if one is known.
+    """Write `target`, and its SHA-256 beside it. `expected` is the checksum it must have, if one is known.
 
-    What has arrived is kept in a neighbour that ends in .part, also when this process dies, and the rest is asked for
-    next time. A connection that breaks is taken up again for as long as that brings the file further.
+    What has arrived is kept in a file that ends in .part, also when this process dies, and only the rest is requested
+    next time. After a broken connection the download is resumed as long as that makes progress.
     """
     part = _Part(target.with_name(f"{target.name}.part"))
-    furthest = -1
-    while part.size > furthest:
-        furthest = part.size
+    previous = -1
+    while part.size > previous:
+        previous = part.size
         try:
             if _receive(url, part, stage, progress):
                 break
@@ -47,16 +47,16 @@ def download(
             raise Unreachable(f"the server answers {error.code}") from None
         except NETWORK as error:
             problem = str(getattr(error, "reason", None) or error or type(error).__name__)
-            if part.size <= furthest:
+            if part.size <= previous:
                 raise Unreachable(problem) from None
     else:
         raise Unreachable(f"the connection broke off after {part.size} of {part.total or 'unknown'} bytes")
-    _accept(part, target, expected, is_right, url)
+    _accept(part, target, expected, is_valid, url)
 
 
 @dataclass
 class _Part:
-    """What has arrived so far; beside it the server's mark of the version that it is a part of."""
+    """What has arrived so far; beside it the version of the file (ETag) that it belongs to."""
 
     path: Path
     total: int | None = None
@@ -66,35 +66,35 @@ class _Part:
         return self.path.stat().st_size if self.path.exists() else 0
 
     @property
-    def mark(self) -> Path:
+    def version_file(self) -> Path:
         return self.path.with_name(f"{self.path.name}.version")
 
     def version(self) -> str | None:
-        """None where there is none, or where it cannot be told to a server: then nothing vouches for the part."""
-        found = self.mark.read_text(errors="replace") if self.mark.exists() else None
-        if found is not None and not (found.isascii() and found.isprintable()):
+        """None if it is missing, or not fit for a header: then the part cannot be trusted."""
+        version = self.version_file.read_text(errors="replace") if self.version_file.exists() else None
+        if version is not None and not (version.isascii() and version.isprintable()):
             self.remove()
             return None
-        return found
+        return version
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
-        self.mark.unlink(missing_ok=True)
+        self.version_file.unlink(missing_ok=True)
 
 
 def _receive(url: str, part: _Part, stage: str, progress: Progress) -> bool:
-    """Take what one connection gives; true if that completes the file."""
+    """Receive data over one connection; true if the file is complete then."""
     headers, version = {"User-Agent": "pspo"}, part.version()
     if part.size:
         headers["Range"] = f"bytes={part.size}-"
         if version:
-            headers["If-Range"] = version  # another version is sent from its start
+            headers["If-Range"] = version  # if the version has changed, the server sends the whole file
     try:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         if error.code != 416 or not part.size:
             raise
-        error.close()  # there is nothing after what we have: either it is all, or it is not of this file
+        error.close()  # nothing follows what we have: it is complete, or of another file
         if error.headers.get("Content-Range") == f"bytes */{part.size}":
             return True
         part.remove()
@@ -105,14 +105,14 @@ def _receive(url: str, part: _Part, stage: str, progress: Progress) -> bool:
             None if response.headers["Content-Length"] is None else start + int(response.headers["Content-Length"])
         )
         version = response.headers["ETag"] or response.headers["Last-Modified"]
-        if version and not version.startswith("W/"):  # a weak mark does not vouch for the bytes
-            write_atomic(part.mark, version)
+        if version and not version.startswith("W/"):  # a weak ETag does not identify the bytes
+            write_atomic(part.version_file, version)
         _append(response, part, start, stage, progress)
     return part.total is None or part.size == part.total
 
 
 def _start(response: Any, part: _Part) -> int:
-    """Where the sent bytes belong; a server that ignores the wish for the rest sends all."""
+    """Offset of the bytes in the response; a server that ignores Range sends the whole file."""
     sent = re.match(r"bytes (\d+)-", response.headers["Content-Range"] or "") if response.status == 206 else None
     if sent and int(sent[1]) == part.size:
         return part.size
@@ -135,20 +135,20 @@ def _append(response: Any, part: _Part, start: int, stage: str, progress: Progre
         progress(stage, total if done == part.total else done // megabyte, total, {})
 
 
-def _accept(part: _Part, target: Path, expected: str | None, is_right: Callable[[Path], bool], url: str) -> None:
-    found = sha256(part.path)
-    if expected and found != expected:
+def _accept(part: _Part, target: Path, expected: str | None, is_valid: Callable[[Path], bool], url: str) -> None:
+    actual = sha256(part.path)
+    if expected and actual != expected:
         part.remove()
         raise UserError(
-            f"what {url} sends has the SHA-256 {found[:16]}... and not {expected[:16]}..., so it was removed: "
+            f"what {url} sends has the SHA-256 {actual[:16]}... and not {expected[:16]}..., so it was removed: "
             "try again, or use another mirror."
         )
-    if not is_right(part.path):  # some networks answer any address with a page of their own
+    if not is_valid(part.path):  # some networks answer every request with a login page
         part.remove()
         raise UserError(f"what {url} sends is not what it should be, so it was removed: check address and network.")
     with open(part.path, "rb") as file:
         os.fsync(file.fileno())
-    record(target, found)
+    record(target, actual)
     os.replace(part.path, target)
     part.remove()
 
@@ -159,23 +159,24 @@ def sha256(path: Path) -> str:
 
 
 def record(target: Path, checksum: str) -> None:
+    """Write the checksum beside the file."""
     write_atomic(_record_of(target), f"{checksum}  {target.name}\n")
 
 
 def recorded(target: Path) -> str | None:
-    """The checksum of the first download; None where there was none. A record that says nothing is no licence."""
+    """The checksum of the first download, or None; a damaged record is an error."""
     path = _record_of(target)
     if not path.exists():
         return None
-    if (found := _checksum_in(path.read_text(errors="replace"))) is None:
+    if (checksum := _checksum_in(path.read_text(errors="replace"))) is None:
         raise UserError(
-            f"'{path}' holds no SHA-256: remove it to trust '{target.name}' as it is, or both to get it anew."
+            f"'{path}' holds no SHA-256: remove it to trust '{target.name}' as it is, or both to download it again."
         )
-    return found
+    return checksum
 
 
 def published(url: str) -> str | None:
-    """The checksum that a mirror keeps beside the file, if it does."""
+    """The checksum that a mirror publishes beside the file, or None."""
     try:
         with urllib.request.urlopen(f"{url}.sha256", timeout=TIMEOUT_SECONDS) as response:
             return _checksum_in(response.read(1000).decode(errors="replace"))
@@ -188,6 +189,6 @@ def _record_of(target: Path) -> Path:
 
 
 def _checksum_in(text: str) -> str | None:
-    """The first word, if it is a checksum: some servers answer every question with a page."""
-    found = re.match(r"\s*([0-9a-fA-F]{64})\b", text)
-    return found[1].lower() if found else None
+    """The first word, if it is a checksum: some servers answer every request with a page."""
+    match = re.match(r"\s*([0-9a-fA-F]{64})\b", text)
+    return match[1].lower() if match else None

@@ -1,4 +1,4 @@
-"""Data frames in memory - pandas, polars, Arrow - through Arrow, without depending on any of their libraries."""
+"""Data frames in memory - pandas, polars, Arrow - through Arrow, so that none of these libraries is required."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from pspo.core.errors import UserError
 from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
-from pspo.data.readers.arrow_columns import width_of
-from pspo.data.readers.table_dataset import Table, need_pyarrow, table_dataset
+from pspo.data.readers.tables import Table, need_pyarrow, table_dataset, width_of
 
-SIGNS = ("__arrow_c_stream__", "to_arrow", "__dataframe__")
+FRAME_METHODS = ("__arrow_c_stream__", "to_arrow", "__dataframe__")
 
 
 def is_frame(source: Any) -> bool:
-    return not isinstance(source, type) and any(hasattr(source, sign) for sign in SIGNS)
+    """Whether this is a data frame of some library."""
+    return not isinstance(source, type) and any(hasattr(source, method) for method in FRAME_METHODS)
 
 
 def frame_dataset(frame: Any, columns: Columns) -> Dataset:
+    """The dataset of a data frame."""
     pa = need_pyarrow("reading a data frame")
     try:
         table = _as_arrow(frame, pa)
@@ -42,8 +43,8 @@ def _as_arrow(frame: Any, pa: Any) -> Any:
     if hasattr(frame, "__arrow_c_stream__"):
         return pa.table(frame)
     if hasattr(frame, "to_arrow"):
-        found = frame.to_arrow()
-        return found if isinstance(found, pa.Table) else pa.table(found)
+        table = frame.to_arrow()
+        return table if isinstance(table, pa.Table) else pa.table(table)
     from pyarrow.interchange import from_dataframe
 
     return from_dataframe(frame)

@@ -1,4 +1,4 @@
-"""Datasets in D4RL's HDF5 layout: one array per quantity at the top level, read in place, written all or nothing."""
+"""Datasets in D4RL's HDF5 layout: one array per quantity at the top level. Files are written atomically."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from pspo.core.files import parse_json, replacing, require_space
 from pspo.data.columns import Columns
 from pspo.data.d4rl_layout import KNOWN_KEYS, arrays_for_d4rl
 from pspo.data.dataset import Dataset
-from pspo.data.readers.mapped import mapped_dataset
-from pspo.data.readers.reading import naming, require_file, require_room
+from pspo.data.readers.file_checks import naming, require_file, require_room
+from pspo.data.readers.named_arrays import dataset_from_named_arrays
 
 SUFFIXES = (".hdf5", ".h5")
 USUAL_GROUPS = ("infos", "metadata")  # of D4RL's own files; nothing in them is needed
-TEXTS = "pspo"  # the attribute with name, task and notes as JSON; files of others may have them one by one
+TEXTS = "pspo"  # the attribute with name, task and notes as JSON; files of other programs may have one attribute each
 BLOCK_BYTES = 1 << 24
-OVERHEAD_BYTES = 1 << 14  # of a file's structure and texts, about
-MOST_TEXTS = 1000  # in one array: names and notes, and each may be as long as the file
+OVERHEAD_BYTES = 1 << 14  # of a file's structure and texts, roughly
+MAX_TEXTS = 1000  # in one array; each may be as long as the file
 # All that h5py is known to raise on a damaged file.
 DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, MemoryError, OverflowError)
 
 
 def load_hdf5(path: str | Path, columns: Columns | None = None) -> Dataset:
+    """The dataset of an HDF5 file."""
     import h5py
 
     path = Path(path)
@@ -48,7 +49,7 @@ def _read(file: Any, path: Path, columns: Columns | None) -> Dataset:
     _require_room(file, path, names if columns is not None else [key for key in names if key in KNOWN_KEYS])
     if columns is not None:
         arrays = [key for key in names if key not in USUAL_GROUPS]
-        return mapped_dataset(
+        return dataset_from_named_arrays(
             [*labels, *arrays], lambda key: labels[key] if key in labels else _array(file, key), columns, path.stem
         )
     unread = [key for key in names if key not in KNOWN_KEYS and key not in USUAL_GROUPS]
@@ -56,58 +57,58 @@ def _read(file: Any, path: Path, columns: Columns | None) -> Dataset:
 
 
 def _require_room(file: Any, path: Path, names: list[str]) -> None:
-    """For the arrays that may be read, together; links are refused when it comes to them."""
+    """Room for all arrays that may be read; links are refused later."""
     import h5py
 
     plain = [name for name in names if isinstance(file.get(name, getlink=True), h5py.HardLink)]
-    arrays = [found for name in plain if isinstance(found := file[name], h5py.Dataset)]
+    arrays = [item for name in plain if isinstance(item := file[name], h5py.Dataset)]
     require_room(sum(int(array.nbytes) for array in arrays if array.shape is not None), path.stat().st_size)
 
 
 def _labels(attributes: Any) -> dict[str, Any]:
-    found = {key: attributes[key] for key in ("action_low", "action_high") if key in attributes}
+    stored = {key: attributes[key] for key in ("action_low", "action_high") if key in attributes}
     if TEXTS in attributes:
-        found |= parse_json(attributes[TEXTS])
+        stored |= parse_json(attributes[TEXTS])
     else:
-        found |= {key: _label(attributes[key]) for key in ("name", "task", "notes") if key in attributes}
-    return {key: value for key, value in found.items() if value is not None and not _is_empty(value)}
+        stored |= {key: _label(attributes[key]) for key in ("name", "task", "notes") if key in attributes}
+    return {key: value for key, value in stored.items() if value is not None and not _is_empty(value)}
 
 
 def _array(file: Any, key: str) -> Any:
-    """One array, block by block straight into its final form; nothing outside of the file is ever opened."""
+    """One array, read block by block as float32; nothing outside of the file is ever opened."""
     import h5py
 
     link = file.get(key, getlink=True)
     if isinstance(link, h5py.SoftLink | h5py.ExternalLink):
         raise UserError(f"'{key}' is a link to '{link.path}', and links are not followed: copy the array itself.")
-    found = file[key]
-    if not isinstance(found, h5py.Dataset):
+    stored = file[key]
+    if not isinstance(stored, h5py.Dataset):
         raise UserError(f"'{key}' is a group: give an array.")
-    if found.external or found.is_virtual:
+    if stored.external or stored.is_virtual:
         raise UserError(f"'{key}' is kept in another file, which is not opened: copy the array itself.")
-    if found.shape is None:
+    if stored.shape is None:
         raise UserError(f"'{key}' is empty: give an array of numbers.")
-    if found.dtype.kind not in "biuf":
-        if (count := int(np.prod(found.shape))) > MOST_TEXTS:
-            raise UserError(f"'{key}' holds {count} texts, and at most {MOST_TEXTS} are read: give numbers.")
-        return _label(found[()])
-    return _in_blocks(found)
+    if stored.dtype.kind not in "biuf":
+        if (count := int(np.prod(stored.shape))) > MAX_TEXTS:
+            raise UserError(f"'{key}' holds {count} texts, and at most {MAX_TEXTS} are read: give numbers.")
+        return _label(stored[()])
+    return _read_as_float32(stored)
 
 
-def _in_blocks(found: Any) -> np.ndarray:
-    if not found.shape:
-        return found[()]
-    array = np.empty(found.shape, bool if found.dtype.kind == "b" else np.float32)
-    step = max(1, BLOCK_BYTES * len(found) // max(found.nbytes, 1)) if len(found) else 1
+def _read_as_float32(stored: Any) -> np.ndarray:
+    if not stored.shape:
+        return stored[()]
+    array = np.empty(stored.shape, bool if stored.dtype.kind == "b" else np.float32)
+    step = max(1, BLOCK_BYTES * len(stored) // max(stored.nbytes, 1)) if len(stored) else 1
     with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which `check` reports as an error
-        for start in range(0, len(found), step):
-            array[start : start + step] = found[start : start + step]
-    array.setflags(write=False)  # nobody else has it: the dataset need not copy it
+        for start in range(0, len(stored), step):
+            array[start : start + step] = stored[start : start + step]
+    array.setflags(write=False)  # no other references: the dataset need not copy it
     return array
 
 
 def _label(value: Any) -> Any:
-    """Texts come as bytes or as objects, alone or in arrays; numbers are left as they are."""
+    """Texts, which come as bytes or objects, alone or in arrays; numbers are returned unchanged."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, np.ndarray) and value.dtype.kind in "OS":
@@ -134,10 +135,10 @@ def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any] 
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"cannot save a dataset as '{path}': give a path that ends in .hdf5.")
     texts = {"name": dataset.name, "task": dataset.task, "notes": list(dataset.notes)}
-    facts: dict[str, Any] = {"name": dataset.name, "task": dataset.task or ""}
-    facts |= {"action_low": dataset.action_low, "action_high": dataset.action_high, **(attributes or {})}
+    metadata: dict[str, Any] = {"name": dataset.name, "task": dataset.task or ""}
+    metadata |= {"action_low": dataset.action_low, "action_high": dataset.action_high, **(attributes or {})}
     # This version of the format has checksums in its structure, so that damage is noticed where the library might
-    # otherwise crash on it. Texts of any length lie outside of it: what the reader needs is one of a fixed length.
+    # otherwise crash. Texts of variable length are not covered: what the reader needs has a fixed length.
     arrays = arrays_for_d4rl(dataset)
     with replacing(path) as temporary:
         require_space(temporary, OVERHEAD_BYTES + sum(array.nbytes for array in arrays.values()))
@@ -145,8 +146,8 @@ def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any] 
             with h5py.File(temporary, "w", libver=("v110", "v110")) as file:
                 for name, array in arrays.items():
                     file.create_dataset(name, data=array)
-                for name, value in {**facts, TEXTS: np.bytes_(json.dumps(texts))}.items():
+                for name, value in {**metadata, TEXTS: np.bytes_(json.dumps(texts))}.items():
                     file.attrs[name] = value
-        except RuntimeError as error:  # h5py's word for a disk that is full when the file is closed
+        except RuntimeError as error:  # what h5py raises if the disk is full when the file is closed
             raise OSError(str(error)) from error
     return path

@@ -1,4 +1,4 @@
-"""The built-in dataset: what the behaviour policy of optimal liquidation logged."""
+"""The built-in dataset: episodes of the liquidation task under its behaviour policy."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pspo.data.dataset import Dataset
 from pspo.envs.liquidation import behaviour_action, reset_arrays, step_arrays
 from pspo.envs.liquidation_rules import ACTION_NAMES, HORIZON, OBS_NAMES
 
-# Episodes simulated side by side. A fixed number, so that a smaller dataset is the beginning of a larger one.
-_BLOCK = 1024
+# Episodes simulated together. A fixed number, so that a smaller dataset is the beginning of a larger one.
+_EPISODES_AT_ONCE = 1024
 
 
 def make_dataset(size: int = 100_000, seed: int = 0) -> Dataset:
-    """Exactly `size` logged steps of the behaviour policy, episode after episode; the same for the same seed.
+    """Exactly `size` transitions of the behaviour policy, episode by episode; the same for the same seed.
 
-    The last episode is cut where the size is reached: a timeout, unless it ended just there.
+    The last episode is cut at `size`: a time-out, unless it ends just there.
     """
     _require_integer("size", size, at_least=1)
     _require_integer("seed", seed, at_least=0)
@@ -47,16 +47,16 @@ def make_dataset(size: int = 100_000, seed: int = 0) -> Dataset:
 
 
 def _behaviour_episodes(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """One block of whole episodes as rows: obs, action, reward, next_obs, terminal."""
-    obs = reset_arrays(rng, _BLOCK)
-    alive = np.ones(_BLOCK, bool)
+    """Complete episodes as rows of obs, action, reward, next_obs and terminal."""
+    obs = reset_arrays(rng, _EPISODES_AT_ONCE)
+    alive = np.ones(_EPISODES_AT_ONCE, bool)
     steps = []
     for _ in range(HORIZON):
-        action = behaviour_action(rng, _BLOCK)
-        next_obs, reward, terminal = step_arrays(obs, action, rng.standard_normal(_BLOCK))
+        action = behaviour_action(rng, _EPISODES_AT_ONCE)
+        next_obs, reward, terminal = step_arrays(obs, action, rng.standard_normal(_EPISODES_AT_ONCE))
         steps.append((obs, action, reward, next_obs, terminal, alive))
         obs, alive = next_obs, alive & ~terminal
-    # (episode, step, ...) so that masking out the steps after an episode's end lays the episodes end to end.
+    # (episode, step, ...), so that masking out the steps after an episode's end gives one episode after the other.
     *fields, lived = (np.stack(parts, axis=1) for parts in zip(*steps, strict=True))
     return tuple(field[lived] for field in fields)
 

@@ -1,4 +1,4 @@
-"""Datasets of the Minari hub that are on this machine: `minari:ID`."""
+"""Minari datasets that are installed on this machine, by the name minari:ID."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PREFIX = "minari:"
 
 
 def load_minari(identifier: str) -> Dataset:
-    """Flat observations and actions, with the true next observation of every step, also of the last one."""
+    """The dataset of that ID, with the true next observation of every step, including the last."""
     try:
         import minari
     except ImportError:
@@ -27,7 +27,7 @@ def load_minari(identifier: str) -> Dataset:
         ) from None
     except UserError:
         raise
-    except Exception as error:  # Minari checks little: a damaged file raises whatever the damage leads to
+    except Exception as error:  # Minari checks little: a damaged file can raise anything
         reason = " ".join(f"{type(error).__name__} {error}".split())[:200].rstrip(".")
         raise UserError(f"the Minari dataset '{identifier}' cannot be read ({reason}): download it again.") from None
     return Dataset.from_arrays({**arrays, "name": identifier.replace("/", "-")})
@@ -43,21 +43,21 @@ def _arrays(source: Any, identifier: str) -> dict[str, Any]:
     start = 0
     for episode in source.iterate_episodes():
         here = slice(start, start + len(episode.rewards))
-        seen = _flat(episode.observations, list(obs_parts))
-        if len(seen) != len(episode.rewards) + 1:
+        observations = _flat(episode.observations, list(obs_parts))
+        if len(observations) != len(episode.rewards) + 1:
             raise UserError(
-                f"episode {episode.id} of '{identifier}' has {len(episode.rewards)} steps and {len(seen)} observations "
-                "instead of one more: write it again."
+                f"episode {episode.id} of '{identifier}' has {len(episode.rewards)} steps and {len(observations)} "
+                "observations instead of one more: write it again."
             )
-        obs[here], next_obs[here], action[here] = seen[:-1], seen[1:], episode.actions
+        obs[here], next_obs[here], action[here] = observations[:-1], observations[1:], episode.actions
         reward[here], terminal[here], timeout[here] = episode.rewards, episode.terminations, episode.truncations
         if len(episode.rewards) and not terminal[here.stop - 1]:
-            timeout[here.stop - 1] = True  # if not said, the log of this episode stops here, and the task does not
+            timeout[here.stop - 1] = True  # an episode without a flag was cut off here; the task did not end
         start = here.stop
     if start != rows:
-        raise UserError(f"'{identifier}' has {start} steps where {rows} are promised: download it again.")
+        raise UserError(f"'{identifier}' has {start} steps where {rows} are declared: download it again.")
     for array in (obs, next_obs, action, reward):
-        array.setflags(write=False)  # nobody else has them: the dataset need not copy them
+        array.setflags(write=False)  # no other references: the dataset need not copy them
     arrays = {"observations": obs, "actions": action, "rewards": reward, "next_observations": next_obs}
     low, high = source.action_space.low, source.action_space.high
     bounds = {"action_low": low, "action_high": high} if np.isfinite([low, high]).all() else {}
@@ -76,7 +76,7 @@ def _parts(space: Any, what: str, identifier: str, keys_allowed: bool) -> dict[s
         if not isinstance(part, Box) or len(part.shape) != 1:
             which = what if key is None else f"the part '{key}' of the {what}"
             raise UserError(
-                f"{which} of '{identifier}' are {part}: only boxes with one axis can be learnt from, so choose another."
+                f"{which} of '{identifier}' are {part}: only boxes with one axis are supported, so choose another."
             )
     return parts
 

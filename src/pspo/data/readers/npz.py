@@ -1,23 +1,34 @@
-"""Datasets in NPZ files: written all or nothing, read without ever running pickled code."""
+"""NPZ files: written atomically, never unpickled, and never larger in memory than the file can hold."""
 
 from __future__ import annotations
 
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from pspo.core.errors import UserError
-from pspo.core.files import replacing
+from pspo.core.files import one_line, replacing
 from pspo.data.columns import Columns
 from pspo.data.d4rl_layout import KNOWN_KEYS, arrays_for_d4rl
 from pspo.data.dataset import Dataset
-from pspo.data.readers.mapped import mapped_dataset
-from pspo.data.readers.npz_members import read_members
-from pspo.data.readers.reading import naming, require_file
+from pspo.data.readers.file_checks import naming, require_file, require_room
+from pspo.data.readers.named_arrays import dataset_from_named_arrays
+
+ZIP_MAGIC = b"PK"
+# What NumPy and zipfile can raise on a damaged member; an encrypted one raises RuntimeError.
+DAMAGE = (
+    *(ValueError, OSError, EOFError, KeyError, RuntimeError, SyntaxError, MemoryError, OverflowError, TypeError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
 
 
 def save_npz(dataset: Dataset, path: str | Path) -> Path:
+    """Write a dataset to an NPZ file, under D4RL's names."""
     path = Path(path)
     if path.suffix.lower() != ".npz":
         raise UserError(f"cannot save a dataset as '{path}': give a path that ends in .npz.")
@@ -27,12 +38,13 @@ def save_npz(dataset: Dataset, path: str | Path) -> Path:
 
 
 def load_npz(path: str | Path, columns: Columns | None = None) -> Dataset:
+    """The dataset of an NPZ file."""
     path = Path(path)
     require_file(path)
     with naming(path), open(path, "rb") as file:
         arrays, others = read_members(file, lambda name: columns is not None or name in KNOWN_KEYS)
         if columns is not None:
-            return mapped_dataset(arrays, arrays.__getitem__, columns, path.stem)
+            return dataset_from_named_arrays(arrays, arrays.__getitem__, columns, path.stem)
         return Dataset.from_arrays({"name": path.stem, **arrays}, others)
 
 
@@ -48,3 +60,56 @@ def _members(dataset: Dataset) -> dict[str, Any]:
     if dataset.notes:
         members["notes"] = np.array(dataset.notes)
     return members
+
+
+def read_members(file: IO[bytes], wanted: Callable[[str], bool]) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The wanted arrays, and the names of the others, which are not read."""
+    file.seek(0)
+    if file.read(2) != ZIP_MAGIC:
+        raise UserError("nothing can be read, as it is not an NPZ file: write it with numpy.savez.")
+    stored = file.seek(0, 2)
+    file.seek(0)
+    member = "the list of its arrays"
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+            require_room(sum(entry.file_size for name, entry in entries.items() if wanted(name)), stored)
+            arrays = {}
+            for member in sorted(filter(wanted, entries)):
+                arrays[member] = _array(archive, entries[member])
+            return arrays, [name for name in entries if name not in arrays]
+    except DAMAGE as problem:
+        if isinstance(problem, ValueError) and "allow_pickle" in str(problem):
+            raise UserError(
+                f"'{member}' holds pickled objects, which are never loaded as they can run code: "
+                "save it as an array of numbers."
+            ) from None
+        raise UserError(
+            f"{member if ' ' in member else repr(member)} cannot be read, as the file is truncated or damaged "
+            f"({one_line(problem)}): copy or write it again."
+        ) from None
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+    """One array. NumPy allocates what its header declares, so that must be what the archive holds."""
+    with archive.open(entry) as start:
+        declared = _declared_bytes(start)
+        if declared is not None and start.tell() + declared != entry.file_size:
+            raise ValueError(f"it declares {declared} bytes where {entry.file_size - start.tell()} are")
+    with archive.open(entry) as content:
+        return np.lib.format.read_array(content, allow_pickle=False)
+
+
+def _declared_bytes(start: IO[bytes]) -> int | None:
+    """Reads the header: the number of bytes that follow it; None for objects, which are refused later."""
+    version = np.lib.format.read_magic(start)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f"arrays of version {version} hold no plain numbers")
+    shape, _, kind = readers[version](start)
+    if any(length < 0 for length in shape):
+        raise ValueError(f"its shape is {shape}")
+    count = 1
+    for length in shape:
+        count *= int(length)
+    return None if kind.hasobject else count * kind.itemsize

@@ -1,4 +1,4 @@
-"""Parquet files, read in batches: at no time are more than a few thousand rows in memory twice."""
+"""Parquet files, read in batches: at most a few thousand rows are in memory twice."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pspo.core.errors import UserError
 from pspo.core.files import parse_json
 from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
-from pspo.data.readers.arrow_columns import width_of
-from pspo.data.readers.reading import naming, require_file, require_room
-from pspo.data.readers.table_dataset import Table, need_pyarrow, table_dataset
+from pspo.data.readers.file_checks import naming, require_file, require_room
+from pspo.data.readers.tables import Table, need_pyarrow, table_dataset, width_of
 
 BATCH_ROWS = 1 << 15
-METADATA = b"pspo"  # where a file says its name, task and bounds, as JSON
+METADATA = b"pspo"  # the key of name, task, notes and bounds, as JSON
 MAGIC = b"PAR1"
 
 
 def load_parquet(path: str | Path, columns: Columns | None = None) -> Dataset:
+    """The dataset of a Parquet file."""
     pa = need_pyarrow("reading Parquet files")
     path = Path(path)
     columns = columns or Columns()
@@ -63,7 +63,7 @@ def _read(path: Path, columns: Columns) -> Dataset:
 
 
 def _require_room(metadata: Any, stored: int) -> None:
-    """A run of equal values takes a few bytes, whatever its length: cells are counted, and pages as they unfold."""
+    """A run of equal values takes a few bytes, whatever its length: so count cells, and uncompressed pages."""
     cells = 4 * metadata.num_rows * metadata.num_columns
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     pages = sum(group.column(c).total_uncompressed_size for group in groups for c in range(group.num_columns))
@@ -71,11 +71,11 @@ def _require_room(metadata: Any, stored: int) -> None:
 
 
 def read_labels(text: bytes | None) -> dict[str, Any]:
-    """What `save_parquet` wrote beside the rows."""
+    """The metadata that `save_parquet` wrote."""
     if text is None:
         return {}
-    found = parse_json(text)
+    labels = parse_json(text)
     known = ("name", "task", "notes", "action_low", "action_high")
-    if not isinstance(found, dict) or not set(found) <= set(known) or not isinstance(found.get("notes", []), list):
+    if not isinstance(labels, dict) or not set(labels) <= set(known) or not isinstance(labels.get("notes", []), list):
         raise UserError("the labels under 'pspo' in the metadata are not what pspo writes: write the file again.")
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in labels.items() if value is not None}

@@ -1,4 +1,4 @@
-"""An inspection as one figure: Q by action, densities, the models' say, and where the state lies in the log."""
+"""An inspection as one figure: Q by action, densities, model predictions, and the state in the dataset."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from pspo.core.files import write_atomic
-from pspo.evaluation.inspect.acts import ActColumn
-from pspo.evaluation.inspect.beliefs import REWARD, Following
+from pspo.evaluation.inspect.action import ActionColumn
+from pspo.evaluation.inspect.action_values import BEST, LOGGED, POLICY, REFERENCE, MarkedAction, QCurve
 from pspo.evaluation.inspect.inspection import Inspection
-from pspo.evaluation.inspect.text import q_meaning
-from pspo.evaluation.inspect.values import BEST, LOGGED, POLICY, REFERENCE, Curve, Mark
+from pspo.evaluation.inspect.model_predictions import REWARD, PredictedColumn
+from pspo.evaluation.inspect.print_inspection import q_meaning
 from pspo.report.canvas import BLUE, FAINT, GREEN, GREY, INK, ORANGE, PALE, STYLE, VERMILION, png, styled
 
 WIDTH, DPI = 12.0, 100  # 1200 pixels
@@ -27,12 +27,12 @@ MOST_COLUMNS, PER_ROW = 6, 3  # of the action
 COLOURS = {POLICY: VERMILION, REFERENCE: GREEN, BEST: ORANGE, LOGGED: INK}
 DASHES = {POLICY: "-", REFERENCE: (0, (5, 2)), BEST: (0, (1, 1)), LOGGED: (0, (3, 1, 1, 1))}
 WORDS = {POLICY: "policy", REFERENCE: "mu's mode", BEST: "best on the grid", LOGGED: "logged"}
-MUCH_AT_BOUND = 0.01
+SHOWN_AT_BOUND = 0.01
 LONGEST_TITLE = 85  # characters, left of the legend
 
 
 def write_figure(found: Inspection, path: Path) -> Path:
-    """As a PNG or an SVG file, as its name says."""
+    """As a PNG or an SVG file, by its ending."""
     figure = draw(found)
     if path.suffix == ".png":
         write_atomic(path, png(figure, DPI))
@@ -46,20 +46,20 @@ def write_figure(found: Inspection, path: Path) -> Path:
 
 @styled
 def draw(found: Inspection) -> Figure:
-    """Each row is a figure of its own, so that long labels in one do not move the others."""
+    """Each row is a subfigure, so that long labels in one do not move the others."""
     shown = _shown_columns(found)
     blocks = [shown[i : i + PER_ROW] for i in range(0, len(shown), PER_ROW)]
     upper = 3.2 if len(shown) == 1 else 4.2  # several columns: densities go below Q, else beside it
-    lower = max(4.2, 0.24 * len(found.place.columns) + 1.0)
+    lower = max(4.2, 0.24 * len(found.coverage.columns) + 1.0)
     figure = Figure(figsize=(WIDTH, upper * len(blocks) + lower + HEAD), layout="constrained")
     heights = [HEAD, *[upper] * len(blocks), lower]
     head, *rows = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     _head(head, found, len(shown))
     for part, block in zip(rows, blocks, strict=False):
         _draw_columns(part, block, found)
-    models, place = rows[-1].subfigures(1, 2, width_ratios=[7, 5])
+    models, right = rows[-1].subfigures(1, 2, width_ratios=[7, 5])
     _draw_models(models, found)
-    _draw_place(place.subplots(), found)
+    _draw_coverage(right.subplots(), found)
     return figure
 
 
@@ -70,7 +70,7 @@ def _shown_columns(found: Inspection) -> list[int]:
 
 
 def _head(part: SubFigure, found: Inspection, shown: int) -> None:
-    some = "" if shown == len(found.act.columns) else f", {shown} of {len(found.act.columns)} action columns"
+    some = "" if shown == len(found.action.columns) else f", {shown} of {len(found.action.columns)} action columns"
     title = textwrap.shorten(f"{found.algo} on {found.data}: {found.title}{some}", LONGEST_TITLE, placeholder=" ...")
     part.text(0.008, 0.5, title, va="center", fontsize=11, fontweight="bold", color=INK)
     names = [mark.name for mark in found.values.marks]
@@ -80,7 +80,7 @@ def _head(part: SubFigure, found: Inspection, shown: int) -> None:
 
 def _draw_columns(part: SubFigure, block: list[int], found: Inspection) -> None:
     """Q of up to three action columns with the densities below, or of a single one with the densities beside."""
-    if len(found.act.columns) == 1:
+    if len(found.action.columns) == 1:
         left, right = part.subplots(1, 2)
         _draw_q(left, found, block[0], first=True)
         _draw_density(right, found, block[0], first=True)
@@ -97,14 +97,21 @@ def _draw_columns(part: SubFigure, block: list[int], found: Inspection) -> None:
 
 def _draw_q(axes: Axes, found: Inspection, i: int, first: bool) -> None:
     curve, marks = found.values.curves[i], found.values.marks
-    axes.fill_between(curve.action, curve.mean - curve.spread, curve.mean + curve.spread, color=BLUE, alpha=0.18, lw=0)
+    axes.fill_between(curve.action, curve.mean - curve.std, curve.mean + curve.std, color=BLUE, alpha=0.18, lw=0)
     axes.plot(curve.action, curve.q, c=BLUE)
-    if curve.share_alike > 0:
-        axes.plot(curve.alike, [0.02] * 2, c=PALE, lw=4, transform=axes.get_xaxis_transform(), solid_capstyle="butt")
+    if curve.indistinguishable_share > 0:
+        axes.plot(
+            curve.indistinguishable,
+            [0.02] * 2,
+            c=PALE,
+            lw=4,
+            transform=axes.get_xaxis_transform(),
+            solid_capstyle="butt",
+        )
     _draw_marks(axes, marks, i)
     axes.plot([marks[0].action[i]], [marks[0].q], "o", c=VERMILION, ms=5, mec="white", mew=0.8, zorder=5)
     if first:
-        band = "lowest of {} critics; band: mean ± spread" if found.values.together == "min" else "{} critics ± spread"
+        band = "lowest of {} critics; band: mean ± std" if found.values.critic_value == "min" else "{} critics ± std"
         axes.set_title(f"Q by action: {band.format(found.values.critics)}")
         axes.set_ylabel(f"Q: {_short(q_meaning(found))}")
     _label_action(axes, curve)
@@ -113,16 +120,16 @@ def _draw_q(axes: Axes, found: Inspection, i: int, first: bool) -> None:
 
 def _short(meaning: str) -> str:
     """On an axis there is room for the first half."""
-    return meaning.replace("the sum of ", "").split(", less")[0].replace(", discounted by", ",\ndiscounted by")
+    return meaning.replace("the sum of ", "").split(", minus")[0].replace(", discounted by", ",\ndiscounted by")
 
 
-def _draw_marks(axes: Axes, marks: list[Mark], i: int) -> None:
+def _draw_marks(axes: Axes, marks: list[MarkedAction], i: int) -> None:
     for mark in marks:
         width = 1.8 if mark.name == POLICY else 1.4
         axes.axvline(mark.action[i], color=COLOURS[mark.name], ls=DASHES[mark.name], lw=width, zorder=3)
 
 
-def _label_action(axes: Axes, curve: Curve) -> None:
+def _label_action(axes: Axes, curve: QCurve) -> None:
     low, high = curve.action[0], curve.action[-1]
     axes.set(xlabel=curve.name, xlim=(low - 0.03 * (high - low), high + 0.03 * (high - low)))
     axes.xaxis.set_major_locator(MaxNLocator(6))
@@ -140,7 +147,7 @@ def _draw_density(axes: Axes, found: Inspection, i: int, first: bool) -> None:
     axes.plot(near, np.full(len(near), -0.07), "|", c=GREY, ms=8, mew=0.8, alpha=0.7)
     axes.set_ylim(-0.14, 1.2)
     axes.set_yticks([0.0, 0.5, 1.0])
-    _note_bounds(axes, found.act.columns[i])
+    _note_bounds(axes, found.action.columns[i])
     if first:
         axes.set_title("Density of mu (green), policy (red), actions nearby (ticks)")
         axes.set_ylabel("share of its peak")
@@ -151,64 +158,66 @@ def _to_peak(log_density: np.ndarray) -> np.ndarray:
     return np.exp(log_density - log_density.max())
 
 
-def _note_bounds(axes: Axes, column: ActColumn) -> None:
-    """Mass that lies exactly at a bound has no density, and would be invisible."""
+def _note_bounds(axes: Axes, column: ActionColumn) -> None:
+    """Probability mass exactly at a bound has no density and would be invisible."""
     veil = {"boxstyle": "round,pad=0.15", "fc": "white", "lw": 0, "alpha": 0.85}
     for share, x, side in zip(column.reference_at_bounds, (0.04, 0.96), ("left", "right"), strict=True):
-        if share > MUCH_AT_BOUND:
+        if share > SHOWN_AT_BOUND:
             words = f"{100 * share:.0f} % of mu at the bound"
             axes.text(x, 0.97, words, transform=axes.transAxes, ha=side, va="top", fontsize=8, color=GREEN, bbox=veil)
 
 
-# What the models say
+# What the models predict
 
 
 def _draw_models(part: SubFigure, found: Inspection) -> None:
-    """Sorted by belief: weights, then what each says of the reward and of the column they disagree about most."""
-    members, following = found.beliefs.members, found.beliefs.following
-    place = np.arange(len(members))
+    """Sorted by weight: weights, then each model's reward and the column on which they disagree most."""
+    members, columns = found.models.members, found.models.columns
+    index = np.arange(len(members))
     top, middle, bottom = part.subplots(3, 1, sharex=True, height_ratios=[1.2, 1, 1])
-    top.bar(place, [m.weight for m in members], width=0.72, color=BLUE)
+    top.bar(index, [m.weight for m in members], width=0.72, color=BLUE)
     top.axhline(1 / len(members), color=INK, lw=1, ls=(0, (5, 3)))
     top.yaxis.set_major_formatter(PercentFormatter(1, decimals=0 if members[0].weight > 0.05 else 1))
     top.yaxis.set_major_locator(MaxNLocator(4))
-    top.set_title(f"Models: {found.beliefs.effective:.1f} effective of {len(members)} (dashes: all believed alike)")
+    top.set_title(f"Models: {found.models.effective_models:.1f} effective of {len(members)} (dashes: uniform weights)")
     top.set_ylabel("weight P(T|E)")
-    most = _most_disputed(found)
-    _draw_said(middle, np.array([m.reward for m in members]), following[-1])
-    _draw_said(bottom, np.array([m.next_obs[most] for m in members]), following[most])
+    most = _most_disagreement(found)
+    _draw_predictions(middle, np.array([m.reward for m in members]), columns[-1])
+    _draw_predictions(bottom, np.array([m.next_obs[most] for m in members]), columns[most])
     for axes in (top, middle, bottom):
         axes.grid(visible=False, axis="x")
-    ticks = place[:: max(1, len(place) // 20)]
+    ticks = index[:: max(1, len(index) // 20)]
     bottom.set_xticks(ticks, [str(members[int(i)].number) for i in ticks])
-    bottom.set(xlabel="model, the most believed first; band: expected ± chance", xlim=(-0.7, len(members) - 0.3))
+    bottom.set(xlabel="model, highest weight first; band: predicted ± chance", xlim=(-0.7, len(members) - 0.3))
     part.align_ylabels([top, middle, bottom])
 
 
-def _most_disputed(found: Inspection) -> int:
-    """The column of the next state on which models differ most, as a share of its range in the log."""
-    widths = np.array([c.high - c.low for c in found.place.columns])
-    apart = np.array([f.between for f in found.beliefs.following[:-1]])
+def _most_disagreement(found: Inspection) -> int:
+    """The column of the next state on which models differ most, as a fraction of its range in the data."""
+    widths = np.array([c.high - c.low for c in found.coverage.columns])
+    apart = np.array([f.model_std for f in found.models.columns[:-1]])
     return int(np.argmax(apart / np.maximum(widths, 1e-12)))
 
 
-def _draw_said(axes: Axes, each: np.ndarray, said: Following) -> None:
-    axes.axhspan(said.expected - said.chance, said.expected + said.chance, color=FAINT, alpha=0.35, lw=0)
-    axes.axhline(said.expected, color=GREY, lw=1)
+def _draw_predictions(axes: Axes, each: np.ndarray, column: PredictedColumn) -> None:
+    axes.axhspan(
+        column.expected - column.chance_std, column.expected + column.chance_std, color=FAINT, alpha=0.35, lw=0
+    )
+    axes.axhline(column.expected, color=GREY, lw=1)
     axes.plot(np.arange(len(each)), each, "o", c=BLUE, ms=4.5, mec="white", mew=0.6)
-    if said.followed is not None:
-        axes.axhline(said.followed, color=COLOURS[LOGGED], ls=DASHES[LOGGED], lw=1.4)
-    axes.set_ylabel(said.name if said.name == REWARD else f"next\n{said.name}")
+    if column.observed is not None:
+        axes.axhline(column.observed, color=COLOURS[LOGGED], ls=DASHES[LOGGED], lw=1.4)
+    axes.set_ylabel(column.name if column.name == REWARD else f"next\n{column.name}")
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.margins(y=0.2)
 
 
-# Where the state lies
+# Coverage of the state
 
 
-def _draw_place(axes: Axes, found: Inspection) -> None:
-    """A strip per column, from the log's least value to its greatest by rank."""
-    columns = found.place.columns
+def _draw_coverage(axes: Axes, found: Inspection) -> None:
+    """A strip per column, from the lowest value of the data to the highest by rank."""
+    columns = found.coverage.columns
     rows = np.arange(len(columns))
     axes.hlines(rows, 0, 100, color=FAINT, lw=1)
     axes.hlines(rows, 5, 95, color="#e3ecf2", lw=7)
@@ -220,9 +229,11 @@ def _draw_place(axes: Axes, found: Inspection) -> None:
         axes.annotate(note, (1, row), (8, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=size,
                       color=VERMILION if c.outside else GREY, annotation_clip=False)  # fmt: skip
     axes.set_yticks(rows, [c.name for c in columns], fontsize=size)
-    axes.set(xlim=(-3, 103), ylim=(len(columns) - 0.4, -0.6), xlabel="percentile in the log")
+    axes.set(xlim=(-3, 103), ylim=(len(columns) - 0.4, -0.6), xlabel="percentile in the dataset")
     axes.set_xticks([0, 25, 50, 75, 100])
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_visible(False)
-    times = found.place.distance / found.place.usual_distance if found.place.usual_distance > 0 else float("nan")
-    axes.set_title(f"Place in the log: neighbours {times:.2g} × as far as usual")
+    times = (
+        found.coverage.distance / found.coverage.median_distance if found.coverage.median_distance > 0 else float("nan")
+    )
+    axes.set_title(f"State in the dataset: neighbours {times:.2g} × the median distance")

@@ -1,4 +1,4 @@
-"""`pspo inspect RUN`: everything there is to say of the policy in one state, from loading to the verdict."""
+"""`pspo inspect RUN`: the policy in one state, from loading to the verdict."""
 
 from __future__ import annotations
 
@@ -10,62 +10,58 @@ import numpy as np
 
 from pspo.core.compute import keep_compiled_programs
 from pspo.core.progress import Progress, silent
-from pspo.evaluation.inspect.acts import Act, act_in, choose
-from pspo.evaluation.inspect.beliefs import Beliefs, beliefs_at
-from pspo.evaluation.inspect.doubt import Doubt, doubt_at
-from pspo.evaluation.inspect.judges import find_judges
-from pspo.evaluation.inspect.place import Place, compared_rows, place_in
-from pspo.evaluation.inspect.question import Logged, ask, figure_name, logged_at
-from pspo.evaluation.inspect.values import Values, values_in
+from pspo.evaluation.config import EvaluationConfig, evaluation_config
+from pspo.evaluation.inspect.action import PolicyAction, action_in, choose_actions
+from pspo.evaluation.inspect.action_values import ActionValues, values_of
+from pspo.evaluation.inspect.coverage import StateCoverage, coverage_of, reference_rows
+from pspo.evaluation.inspect.disagreement import Disagreement, disagreement_at
+from pspo.evaluation.inspect.model_predictions import ModelPredictions, predictions_at
+from pspo.evaluation.inspect.networks import load_networks
+from pspo.evaluation.inspect.state_query import LoggedTransition, figure_name, logged_transition, make_query
 from pspo.evaluation.inspect.verdict import verdict
-from pspo.evaluation.ope.of_run import data_of_run, discount_of_run, finished_run, finite
-from pspo.evaluation.ope.recipe import Recipe, recipe_for
-from pspo.evaluation.ope.subject import make_subject
-from pspo.policies.policy import load_policy
+from pspo.evaluation.run_inputs import dataset_of_run, finished_run, finite, problem_of_run, read_config
 from pspo.runs.directory import Run
 
-OWN = "the critics, the reference and the models that the policy was trained with"
-FITTED = "critics of this policy, a behaviour density and models that were fitted to the log"
-
-
-SHORT_STATE = 5  # columns: longer ones are not named by their numbers
+OWN = "the critics, the reference policy and the models that it was trained with"
+FITTED = "critics, a behaviour density and models fitted to the dataset"
+SHORT_STATE = 5  # columns: longer states are not named by their numbers
 
 
 class Inspection(NamedTuple):
     run: str
     algo: str
-    data: str  # the log that judges
-    judged_by: str
+    data: str  # the dataset of the run
+    evaluated_with: str
     row: int | None
-    row_of: str | None  # the log that the row is of
-    logged: Logged | None
-    place: Place
-    act: Act
-    values: Values
-    beliefs: Beliefs
-    doubt: Doubt
+    row_of: str | None  # the dataset of the row
+    logged: LoggedTransition | None
+    coverage: StateCoverage
+    action: PolicyAction
+    values: ActionValues
+    models: ModelPredictions
+    disagreement: Disagreement
     verdict: list[str]
     nearby_actions: np.ndarray
-    """(neighbours, action_dim): what the log did in the nearest states, raw."""
+    """(neighbours, action_dim): raw actions of the dataset in the nearest states."""
     figure_name: str
-    """A name for its figure that no other state has."""
+    """A file name that no other state has."""
 
     @property
     def title(self) -> str:
         if self.row is not None:
             return f"row {self.row} of {self.row_of}"
-        values = [f"{column.value:.4g}" for column in self.place.columns]
+        values = [f"{column.value:.4g}" for column in self.coverage.columns]
         return f"state {', '.join(values)}" if len(values) <= SHORT_STATE else f"a state of {len(values)} columns"
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it: what is not a finite number is null."""
+        """For JSON: NaN and infinities are null."""
         found = _plain(self)
         found.pop("figure_name")
-        found["act"]["log_ratio"] = self.act.log_ratio
-        for column, place in zip(found["place"]["columns"], self.place.columns, strict=True):
-            column["outside"] = place.outside
+        found["action"]["log_ratio"] = self.action.log_ratio
+        for column, known in zip(found["coverage"]["columns"], self.coverage.columns, strict=True):
+            column["outside"] = known.outside
         for curve, line in zip(found["values"]["curves"], self.values.curves, strict=True):
-            curve["share_alike"] = line.share_alike
+            curve["indistinguishable_share"] = line.indistinguishable_share
         return finite(found)
 
 
@@ -74,58 +70,59 @@ def inspect_policy(
     state: Any = None,
     row: int | None = None,
     dataset: Any = None,
+    *,
     progress: Progress = silent,
     say: Callable[[str], None] = lambda text: None,
-    recipe: Recipe | None = None,
+    config: EvaluationConfig | None = None,
 ) -> Inspection:
     """What the policy of a finished run does in one state, and why; nothing is simulated, nothing written.
 
-    `state` is a raw observation, its columns in the log's order; `row` is instead a row of the run's log, or of
-    `dataset`, another one with the same columns. What is large or far is told by the log that the run was trained on.
+    `state` is a raw observation, its columns in the order of the dataset; `row` is instead a row of the run's dataset,
+    or of `dataset`, another one with the same columns. Distances and percentiles always refer to the run's dataset.
     """
     opened = finished_run(run)
     keep_compiled_programs()
-    facts = opened.read("config", "algo", "dataset", "preset", "seed", "settings")
-    data = data_of_run(opened, facts, None, progress)
-    other = None if dataset is None else data_of_run(opened, facts, dataset, progress)
-    question = ask(data, other, state, row)
-    recipe = recipe or recipe_for(data, facts["preset"])
-    policy = load_policy(opened.path)
-    subject = make_subject(policy, data, None, discount_of_run(opened, facts["settings"]), units=recipe.pspo.gamma)
-    compared = data.obs[compared_rows(data)]
-    judges = find_judges(subject, opened, recipe, compared, progress)
-    say(f"judged by {OWN if judges.own else FITTED}")
+    run_config = read_config(opened)
+    data = dataset_of_run(opened, run_config, None, progress)
+    other = None if dataset is None else dataset_of_run(opened, run_config, dataset, progress)
+    query = make_query(data, other, state, row)
+    config = config or evaluation_config(data, run_config["preset"])
+    problem = problem_of_run(opened, run_config, data, None, config)
+    compared = data.obs[reference_rows(data)]
+    networks = load_networks(problem, opened, config, compared, progress)
+    evaluated_with = OWN if networks.evaluators.own else FITTED
+    say(f"evaluating with {evaluated_with}")
 
-    obs, logged = question.obs, logged_at(question, judges.gamma)
-    names, action_names = _names(opened, "obs", policy.obs_dim), _names(opened, "action", policy.action_dim)
-    chosen = choose(subject, judges, obs)
-    place = place_in(data, subject.norm, names, obs)
-    act = act_in(subject, judges, action_names, obs, chosen)
+    obs, logged = query.obs, logged_transition(query, networks.evaluators.gamma)
+    names, action_names = _names(opened, "obs", data.obs_dim), _names(opened, "action", data.action_dim)
+    chosen = choose_actions(problem, networks, obs)
+    coverage = coverage_of(data, problem.norm, names, obs)
+    action = action_in(problem, networks, action_names, obs, chosen)
     logged_action = None if logged is None else np.asarray(logged.action, np.float32)
-    values = values_in(subject, judges, action_names, obs, chosen, logged_action)
-    beliefs = beliefs_at(judges, names, obs, chosen.policy, logged)
-    doubt = doubt_at(subject, judges, obs, chosen.policy, compared)
+    values = values_of(problem, networks, action_names, obs, chosen, logged_action)
+    models = predictions_at(networks, names, obs, chosen.policy, logged)
+    disagreement = disagreement_at(problem, networks, obs, chosen.policy, compared)
     return Inspection(
         run=str(opened.path),
-        algo=facts["algo"],
+        algo=run_config["algo"],
         data=data.name,
-        judged_by=OWN if judges.own else FITTED,
-        row=question.row,
-        row_of=question.of.name if question.of else None,
+        evaluated_with=evaluated_with,
+        row=query.row,
+        row_of=query.of.name if query.of else None,
         logged=logged,
-        place=place,
-        act=act,
+        coverage=coverage,
+        action=action,
         values=values,
-        beliefs=beliefs,
-        doubt=doubt,
-        verdict=verdict(place, act, values, beliefs, doubt),
-        nearby_actions=data.action[place.nearest_rows],
-        figure_name=figure_name(question, other is not None),
+        models=models,
+        disagreement=disagreement,
+        verdict=verdict(coverage, action, values, models, disagreement),
+        nearby_actions=data.action[coverage.nearest_rows],
+        figure_name=figure_name(query, other is not None),
     )
 
 
 def _names(run: Run, role: str, columns: int) -> list[str]:
-    """Those that the run's data had; else the role, numbered where there are several."""
+    """The dataset's column names; without any, the role and a number."""
     return run.column_names(role) or ([role] if columns == 1 else [f"{role} {i}" for i in range(columns)])
 
 

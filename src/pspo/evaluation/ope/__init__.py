@@ -1,9 +1,9 @@
-"""Judging a policy without a simulator: what it would earn, with an interval, and whether to believe it."""
+"""Off-policy evaluation: the return of a policy from the dataset alone, with intervals and warnings.
 
-METHODS = {
-    "models": "posterior models",
-    "fitted-q": "fitted Q",
-    "importance": "importance sampling",
-    "doubly-robust": "doubly robust",
-}
-"""As a command line has them, and as they are called."""
+registry.py is the table of estimators, estimator.py what one is given and has to offer; estimate_run.py is the whole of
+`pspo ope`, selection.py that of `pspo select`. Called by cli. Nothing here needs a simulator.
+"""
+
+from pspo.evaluation.ope.registry import ESTIMATORS, EstimatorInfo
+
+__all__ = ["ESTIMATORS", "EstimatorInfo"]

@@ -1,4 +1,4 @@
-"""`pspo select RUNS...`: policies ranked without a simulator, and how well that went where there is one."""
+"""`pspo select RUNS...`: runs ranked by their estimated return, and compared with the simulator where there is one."""
 
 from __future__ import annotations
 
@@ -11,52 +11,55 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from pspo.core.errors import UserError
-from pspo.evaluation.ope.of_run import Judgement, finished_run
+from pspo.evaluation.ope.estimate_run import RunEstimates
+from pspo.evaluation.run_inputs import finished_run
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """By one method: best first."""
+    """Runs by one method, best first."""
 
     method: str
     cautious: bool
     order: list[int]
-    """Numbers of the judgements."""
+    """Indices of the runs."""
     value: list[float]
     low: list[float]
     rank_correlation: float | None
-    """Spearman's, of what ranks and truth; None where there is no truth, or fewer than three policies."""
+    """Spearman's, with the return in the simulator; None without a simulator, or with fewer than three runs."""
     regret: float | None
-    """Return given up by taking the first instead of the truly best."""
+    """Return lost by choosing the first instead of the best in the simulator."""
     regret_of_random: float | None
-    """The same for a policy taken blindly, on average."""
+    """The same for a run chosen at random, on average."""
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, by name."""
         return dict(vars(self))
 
 
-def judge_runs(places: Sequence[str | Path], judged_by: Callable[[str | Path], Judgement]) -> list[Judgement]:
-    """Each by itself, once it is clear that all can be judged and compared: a judgement takes a minute or more."""
-    hashes = {finished_run(place).read("manifest", "data_hash")["data_hash"] for place in places}
+def estimate_runs(runs: Sequence[str | Path], estimate: Callable[[str | Path], RunEstimates]) -> list[RunEstimates]:
+    """`estimate` of every run, once it is clear that all can be compared: each takes a minute or more."""
+    hashes = {finished_run(run).read("manifest", "data_hash")["data_hash"] for run in runs}
     if len(hashes) > 1:
-        raise UserError("the runs were trained on different data: returns by different logs do not compare.")
-    return [judged_by(place) for place in places]
+        raise UserError(
+            "the runs were trained on different data, so their returns do not compare: select among others."
+        )
+    return [estimate(run) for run in runs]
 
 
-def rank(judgements: Sequence[Judgement], method: str, cautious: bool = False) -> Ranking:
-    """By the estimates of one method; `cautious` ranks by the lower ends of the intervals."""
-    if len({j.gamma for j in judgements}) > 1:
-        raise UserError("the runs are judged with different discounts: give one with --gamma.")
-    estimates = [next((e for e in j.estimates if e.method == method), None) for j in judgements]
-    found = [estimate for estimate in estimates if estimate]
-    if len(found) < len(judgements):
-        without = judgements[estimates.index(None)]
-        raise UserError(f"{without.run} has no estimate by {method}: {without.lacking.get(method, 'choose another.')}")
-    value, low = np.array([e.value for e in found]), np.array([e.low for e in found])
+def rank(runs: Sequence[RunEstimates], method: str, cautious: bool = False) -> Ranking:
+    """By the estimates of one method, given by its title; `cautious` ranks by the lower ends of the intervals."""
+    if len({run.gamma for run in runs}) > 1:
+        raise UserError("the returns have different discounts: give one with --gamma.")
+    estimates = [next((e for e in run.estimates if e.method == method), None) for run in runs]
+    present = [estimate for estimate in estimates if estimate]
+    if len(present) < len(runs):
+        first = runs[estimates.index(None)]
+        raise UserError(f"{first.run} has no estimate by {method}: {first.unavailable.get(method, 'choose another.')}")
+    value, low = np.array([e.value for e in present]), np.array([e.low for e in present])
     by = low if cautious else value
-    order = np.argsort(-by, kind="stable")  # what is not a number comes last
-    truth = np.array([np.nan if j.truth is None else j.truth for j in judgements], float)
+    order = np.argsort(-by, kind="stable")  # NaN comes last
+    truth = np.array([np.nan if run.simulator_return is None else run.simulator_return for run in runs], float)
     known = bool(np.isfinite(truth).all())
     varied = known and len(truth) > 2 and np.ptp(truth) > 0 and np.ptp(by) > 0
     return Ranking(

@@ -1,7 +1,7 @@
-"""Jobs on Ray: a cluster that is there already, or one that is started on this machine and ends with the command.
+"""Jobs on Ray: on an existing cluster, or on one that is started on this machine for this command.
 
-All machines must see the folder of the runs, the data and the cache ($PSPO_CACHE) under the same paths: a job whose
-worker or machine dies is taken up by another one from its last checkpoint.
+All machines must see the folder of the runs, the data and the cache ($PSPO_CACHE) under the same paths: when a worker
+or its machine dies, another one resumes the job from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -15,89 +15,89 @@ from pspo.core.compute import cores
 from pspo.core.errors import UserError
 from pspo.core.files import cache_folder
 from pspo.experiments.backends.processes import last_line
-from pspo.experiments.jobs import Ended, Job
+from pspo.experiments.jobs import Job, Outcome, execute
 
 RETRIES = 3  # by Ray itself, of a task whose worker or machine died
-KNOCK_SECONDS = 10.0
-HANDED_OVER = 1000  # jobs that wait at Ray's side; placing them is its business
+CONNECT_SECONDS = 10.0
+MAX_SUBMITTED = 1000  # jobs that wait in Ray's queue; Ray places them
 
-CARRIED_OVER = ("JAX_", "XLA_", "PSPO_")
-"""Beginnings of the environment variables that workers get from the one who asks."""
+PASSED_ON = ("JAX_", "XLA_", "PSPO_")
+"""Beginnings of the environment variables that workers inherit from this process."""
 
 
 @dataclass(frozen=True)
-class Needs:
-    """What one run asks of a machine."""
+class Resources:
+    """What one run needs of a machine."""
 
     threads: int = 1
     gpus: float = 0.0
     gigabytes: float = 0.0
 
 
-def work(job: Job) -> tuple[int, str]:
-    """One job inside a worker of Ray, from where it stands now: a second try finds it further on than the first."""
-    import contextlib
-    import io
-
-    from pspo.cli.main import main
-
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
-        code = main(job.words())
-    return code, said.getvalue()
+def execute_json(job: str) -> tuple[int, str]:
+    """One job inside a worker of Ray. A retry resumes from the last checkpoint."""
+    outcome = execute(Job.from_json(job))
+    return outcome.code, outcome.message
 
 
-class OnRay:
-    """Ray places, retries and queues; this only hands over and asks."""
+class RayBackend:
+    """Ray places, queues and retries; this submits jobs and polls them."""
 
-    def __init__(self, address: str | None = None, needs: Needs | None = None, at_once: int | None = None) -> None:
-        self.ray: Any = _ray()
-        self.needs = needs or Needs()
-        self.at_once = at_once or HANDED_OVER
-        self.own = not self.ray.is_initialized()
-        if self.own:
-            _connect(self.ray, address)
+    remote = True
+
+    def __init__(
+        self, address: str | None = None, resources: Resources | None = None, at_once: int | None = None
+    ) -> None:
+        self.address = address
+        self.resources = resources or Resources()
+        self.at_once = at_once or MAX_SUBMITTED
+
+    def __enter__(self) -> RayBackend:
+        self.ray: Any = _import_ray()
+        self.connected_here = not self.ray.is_initialized()
+        if self.connected_here:
+            _connect(self.ray, self.address)
         self.task = self._task()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.connected_here:
+            self.ray.shutdown()
 
     def _task(self) -> Any:
-        """One process per job: memory is given back, and threads are counted before JAX is there."""
-        asked: dict[str, Any] = {"num_cpus": self.needs.threads, "max_retries": RETRIES, "max_calls": 1}
-        if self.needs.gpus:
-            asked["num_gpus"] = self.needs.gpus
-        if self.needs.gigabytes:
-            asked["memory"] = int(self.needs.gigabytes * 2**30)
-        # What decides the bits of a result here decides them there.
-        environment = {name: value for name, value in os.environ.items() if name.startswith(CARRIED_OVER)}
-        environment |= {"NPROC": str(self.needs.threads), "PSPO_CACHE": str(cache_folder().resolve())}
-        return self.ray.remote(**asked, runtime_env={"env_vars": environment})(work)
+        """One process per job: memory is released, and the number of threads is set before JAX is imported."""
+        options: dict[str, Any] = {"num_cpus": self.resources.threads, "max_retries": RETRIES, "max_calls": 1}
+        if self.resources.gpus:
+            options["num_gpus"] = self.resources.gpus
+        if self.resources.gigabytes:
+            options["memory"] = int(self.resources.gigabytes * 2**30)
+        # Variables that decide the bits of a result here must decide them there.
+        environment = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
+        environment |= {"NPROC": str(self.resources.threads), "PSPO_CACHE": str(cache_folder().resolve())}
+        return self.ray.remote(**options, runtime_env={"env_vars": environment})(execute_json)
 
-    def room(self, running: int) -> bool:
+    def has_room(self, running: int) -> bool:
         return running < self.at_once
 
     def start(self, job: Job) -> Any:
-        return self.task.options(name=job.name).remote(job)
+        return self.task.options(name=job.name).remote(job.to_json())
 
-    def ended(self, handle: Any) -> Ended | None:
+    def poll(self, handle: Any) -> Outcome | None:
         ready, _ = self.ray.wait([handle], timeout=0)
         if not ready:
             return None
         try:
-            code, said = self.ray.get(handle)
+            return Outcome(*self.ray.get(handle))
         except self.ray.exceptions.RayTaskError as problem:  # an error of the program, not of the machine
-            return Ended(1, last_line(str(problem)))
+            return Outcome(1, last_line(str(problem)))
         except self.ray.exceptions.RayError as problem:
-            return Ended(-1, f"Ray lost its worker: {last_line(str(problem))}")
-        return Ended(code, last_line(said))
+            return Outcome(-1, f"Ray lost its worker: {last_line(str(problem))}")
 
     def stop(self, handle: Any) -> None:
         self.ray.cancel(handle, force=True)
 
-    def close(self) -> None:
-        if self.own:
-            self.ray.shutdown()
 
-
-def _ray() -> Any:
+def _import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray  # pyright: ignore[reportMissingImports]
@@ -112,20 +112,20 @@ def _connect(ray: Any, address: str | None) -> None:
         ray.init(address="local", num_cpus=cores(), include_dashboard=False, **quiet)
         return
     try:
-        _knock(address)
+        _require_listening(address)
         ray.init(address=address, **quiet)
     except (OSError, ValueError, RuntimeError) as problem:
         raise UserError(
-            f"no Ray cluster answers at {address} ({last_line(str(problem))}): start one or fix it."
+            f"no Ray cluster answers at {address} ({last_line(str(problem))}): start one or correct the address."
         ) from None
 
 
-def _knock(address: str) -> None:
-    """Ray itself would knock for minutes where nobody is at home."""
+def _require_listening(address: str) -> None:
+    """Ray itself would try for minutes to reach an address where nothing listens."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
-        return  # auto, local: found on this machine or not at all
+        return  # auto, local: on this machine or not at all
     if not port.isdigit():
         raise ValueError("an address is HOST:PORT")
-    with socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS):
+    with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS):
         pass

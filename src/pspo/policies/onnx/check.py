@@ -1,8 +1,8 @@
-"""The check behind every export: the graph as onnxruntime runs it, the JAX network and the NumPy policy act alike.
+"""The check before every export: the graph in onnxruntime, the JAX network and the NumPy policy give the same actions.
 
-They are compared on states all over the log's range. Where the policy itself hangs on the last bits of its weights (two
-components of a mixture weigh the same, or an action changes within a rounding), two programs may differ by more: such
-states are counted.
+They are compared on states from the whole range of the dataset. Where the action depends on the last bits of the
+weights (two mixture components have equal weight, or the action changes within a rounding error), two programs may
+differ by more: such states are counted.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from pspo.data.normalise import Normaliser
 from pspo.policies.policy import Policy, to_network
 
 TOLERANCE = 1e-5  # of the width between an action's bounds
-ROWS = 1000  # states of each sort to be compared on
-SINGLES = 20  # of them also one by one
-FAR = 1e6  # standard deviations, or widths of the log's range: actions there must still be finite and inside the bounds
-ROUNDING = 2.0**-22  # a few times float32's, as layers add theirs up
-ROUNDINGS = 16  # a tie that is broken either way escapes all of them once in 65,000 times
-MOST_EXCUSED = 0.1  # of the states: with more, there is no policy to speak of
+STATES = 1000  # of each kind
+SINGLES = 20  # of them are also passed one at a time
+FAR = 1e6  # standard deviations, or widths of the data's range: actions must still be finite and within bounds
+ROUNDING = 2.0**-22  # a few times float32's, because layers accumulate it
+ROUNDINGS = 16  # a tie broken at random goes unnoticed once in 65,000 times
+MOST_EXCUSED = 0.1  # of the states; above that, the policy is not well defined
 
 Exported = Callable[[np.ndarray], np.ndarray]
-"""Observations to actions, one or many."""
+"""Maps one observation, or a batch, to actions."""
 
 
 def check(policy: Policy, exported: Exported) -> dict[str, Any]:
-    """Largest differences, relative to the width between the action's bounds; one above the tolerance is refused."""
+    """Largest differences relative to the action's range; raises UserError if one exceeds the tolerance."""
     obs = states(policy.norm)
     by_jax, by_numpy = _by_jax(policy, obs), policy(obs)
     if not (np.isfinite(by_jax).all() and np.isfinite(by_numpy).all()):
-        raise UserError("this policy gives actions that are not finite, and cannot be exported: train it anew.")
-    found, few = exported(obs), slice(None, None, len(obs) // SINGLES)
+        raise UserError("this policy gives actions that are not finite, and cannot be exported: train it again.")
+    actions, few = exported(obs), slice(None, None, len(obs) // SINGLES)
     one_by_one = np.stack([exported(one) for one in obs[few]])
     compared = {
-        "jax": _compare(policy, obs, found, by_jax),
-        "numpy": _compare(policy, obs, found, by_numpy),
+        "jax": _compare(policy, obs, actions, by_jax),
+        "numpy": _compare(policy, obs, actions, by_numpy),
         "one state at a time": _compare(policy, obs[few], one_by_one, by_numpy[few]),
     }
     for what, (difference, _) in compared.items():
@@ -48,7 +48,7 @@ def check(policy: Policy, exported: Exported) -> dict[str, Any]:
                 f"the exported graph differs from the policy by {difference:.1e} of the action's range ({what}), and "
                 f"{TOLERANCE:.0e} is allowed: nothing was written; please report this policy."
             )
-    _require_sane_elsewhere(policy, exported)
+    _require_sane_far_away(policy, exported)
     return {
         "tolerance": TOLERANCE,
         "of": "the width between an action's bounds",
@@ -58,18 +58,18 @@ def check(policy: Policy, exported: Exported) -> dict[str, Any]:
     }
 
 
-def _compare(policy: Policy, obs: np.ndarray, found: np.ndarray, expected: np.ndarray) -> tuple[float, int]:
-    """The largest difference, and in how many states a larger one is that of rounding."""
-    apart = (np.abs(found - expected) / _width(policy)).max(axis=-1)
-    differs = apart > TOLERANCE
+def _compare(policy: Policy, obs: np.ndarray, actions: np.ndarray, expected: np.ndarray) -> tuple[float, int]:
+    """The largest difference, and the number of states excluded because rounding explains a larger one."""
+    difference = (np.abs(actions - expected) / _width(policy)).max(axis=-1)
+    differs = difference > TOLERANCE
     excused = np.zeros(len(obs), bool)
     excused[differs] = _moved_by_rounding(policy, obs[differs]) > 0.5 * TOLERANCE
     if excused.mean() > MOST_EXCUSED:
         raise UserError(
-            f"this policy hangs on the rounding of its weights in {excused.mean():.0%} of all states, and no export of "
-            "it can be checked: train it anew."
+            f"this policy's actions depend on the rounding of its weights in {excused.mean():.0%} of all states, and "
+            "no export of it can be checked: train it again."
         )
-    return float(apart[~excused].max()), int(excused.sum())
+    return float(difference[~excused].max()), int(excused.sum())
 
 
 def _width(policy: Policy) -> np.ndarray:
@@ -77,8 +77,8 @@ def _width(policy: Policy) -> np.ndarray:
 
 
 def states(norm: Normaliser) -> np.ndarray:
-    """Around the log's mean, all over its range, on its grids, and at the corners of its range."""
-    rng, shape = np.random.default_rng(0), (ROWS, norm.obs_mean.shape[0])
+    """Around the dataset's mean, within its range, on its grids, and at the corners of its range."""
+    rng, shape = np.random.default_rng(0), (STATES, norm.obs_mean.shape[0])
     near = norm.obs_mean + 2.0 * norm.obs_std * rng.standard_normal(shape)
     inside = rng.uniform(norm.obs_low, norm.obs_high, shape).astype(np.float32)
     corners = np.where(rng.random(shape) < 0.5, norm.obs_low, norm.obs_high)
@@ -95,7 +95,7 @@ def _by_jax(policy: Policy, obs: np.ndarray) -> np.ndarray:
 
 
 def _moved_by_rounding(policy: Policy, obs: np.ndarray) -> np.ndarray:
-    """(rows,): how far actions move, in double precision, when weights change by about a rounding of float32."""
+    """(states,): how far actions move, in double precision, when weights change by about a float32 rounding error."""
     rng, exact = np.random.default_rng(1), _in_doubles(policy, None)(obs)
     moved = [np.abs(_in_doubles(policy, rng)(obs) - exact) for _ in range(ROUNDINGS)]
     return (np.max(moved, axis=0) / _width(policy)).max(axis=-1)
@@ -113,12 +113,12 @@ def _in_doubles(policy: Policy, rng: np.random.Generator | None) -> Policy:
     return replace(policy, nets=nets)
 
 
-def _require_sane_elsewhere(policy: Policy, exported: Exported) -> None:
-    """Far outside of the log actions are still actions, and a NaN is not hidden."""
-    norm, sign = policy.norm, np.random.default_rng(2).choice([-1.0, 1.0], (ROWS, policy.obs_dim))
+def _require_sane_far_away(policy: Policy, exported: Exported) -> None:
+    """Far outside the dataset actions stay within bounds, and a NaN is not hidden."""
+    norm, sign = policy.norm, np.random.default_rng(2).choice([-1.0, 1.0], (STATES, policy.obs_dim))
     far = exported(norm.obs_mean + sign * FAR * np.maximum(norm.obs_std, norm.obs_high - norm.obs_low))
     if not ((far >= norm.action_low) & (far <= norm.action_high)).all():
-        raise UserError("the exported graph leaves the action's bounds far from the log: please report this policy.")
-    lost = exported(np.where(np.eye(policy.obs_dim, dtype=bool), np.nan, norm.obs_mean))
-    if not np.isnan(lost).all():
+        raise UserError("the exported graph leaves the action's bounds far from the data: please report this policy.")
+    undefined = exported(np.where(np.eye(policy.obs_dim, dtype=bool), np.nan, norm.obs_mean))
+    if not np.isnan(undefined).all():
         raise UserError("the exported graph hides a NaN in its input: please report this policy.")

@@ -1,7 +1,7 @@
 """A policy as an ONNX graph: normaliser, network and action scaling in one, from raw observation to raw action.
 
-Written by hand, one function per kind, the twins of those in pspo.policies.heads without their noise. What only noise
-needs (spreads, a latent that is zero) is left out of the graph.
+Written by hand, one function per kind, matching those in pspo.policies.heads without their noise. What only noise needs
+(standard deviations, a latent that is zero) is left out of the graph.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from pspo.data.normalise import ACTION_MARGIN, Normaliser
 from pspo.nets.bounds import MEAN_MAX
-from pspo.policies.heads import Net, Setup
+from pspo.policies.heads import Fields, Net
 from pspo.policies.onnx.runtime import INPUT, OUTPUT
 from pspo.policies.policy import Policy
 
-OPSET, IR_VERSION = 17, 8  # of 2022: nothing newer is needed, and older runtimes read it too
+OPSET, IR_VERSION = 17, 8  # of 2022: old enough for older runtimes, and nothing newer is needed
 
 
 class Graph:
-    """Nodes and constants in the order in which they are asked for. Names are numbers: they say nothing of the user."""
+    """Nodes and constants in the order they are added. Names are numbers, and reveal nothing about the user."""
 
     def __init__(self) -> None:
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
 
     def __call__(self, operator: str, *inputs: str | np.ndarray | float, to: str = "", **attributes: Any) -> str:
-        """Add a node; inputs are earlier outputs, or arrays and numbers to be kept as constants. Returns its output."""
+        """Add a node; inputs are earlier outputs, or arrays and numbers stored as constants. Returns its output."""
         output = to or f"{operator}_{len(self.nodes)}"
-        names = [put if isinstance(put, str) else self._constant(put) for put in inputs]
+        names = [given if isinstance(given, str) else self._constant(given) for given in inputs]
         self.nodes.append(helper.make_node(operator, names, [output], **attributes))
         return output
 
@@ -47,7 +47,7 @@ def model_bytes(policy: Policy) -> bytes:
     """The whole policy; equal policies give equal bytes."""
     graph = Graph()
     features = encode(graph, policy.norm)
-    unit = GRAPHS[policy.kind](graph, policy.parts, features)
+    unit = GRAPHS[policy.kind](graph, policy.fields, features)
     from_unit(graph, policy.norm, unit)
     made = helper.make_graph(
         graph.nodes,
@@ -83,7 +83,7 @@ def _hats(graph: Graph, norm: Normaliser) -> str:
     column = np.repeat(np.asarray(norm.grid_column, np.int64), width - 1)
     rise = graph("Sub", graph("Gather", INPUT, column, axis=1), points[:, :-1].reshape(-1))
     rise = graph("Clip", graph("Div", rise, np.where(gap > 0, gap, 1.0).reshape(-1)), 0.0, 1.0)
-    real = gap > 0  # whether the right one of two neighbours is a point of its own
+    real = gap > 0  # whether the right one of two neighbours is a distinct point
     mixing, constant = np.zeros((grids, width - 1, grids, width)), np.zeros((grids, width))
     constant[:, 0] = 1.0
     for g in range(grids):
@@ -113,51 +113,51 @@ ACTIVATIONS: dict[str, Callable[[Graph, str], str]] = {
 }
 
 
-def mixture(graph: Graph, parts: Setup, features: str) -> str:
-    """The mean of the heaviest component, chosen before the two tanh that it goes through."""
-    k, d, net = parts["components"], parts["action_dim"], parts["net"]
+def mixture(graph: Graph, fields: Fields, features: str) -> str:
+    """The mean of the heaviest component, chosen before the two tanh."""
+    k, d, net = fields["components"], fields["action_dim"], fields["net"]
     hidden = hidden_layers(graph, net, features)
     w, b = net.weights[-1], net.biases[-1]
     means = graph("Gemm", hidden, w[:, k : k + k * d], b[k : k + k * d])
     if k > 1:
         heaviest = graph("ArgMax", graph("Gemm", hidden, w[:, :k], b[:k]), axis=1, keepdims=1)
-        each = graph("Reshape", means, np.array([0, k, d]))  # 0: as many rows as there are
+        each = graph("Reshape", means, np.array([0, k, d]))  # 0: keep the batch size
         means = graph("GatherND", each, heaviest, batch_dims=1)
     mean = graph("Mul", graph("Tanh", graph("Div", means, MEAN_MAX)), MEAN_MAX)
     return graph("Clip", graph("Mul", graph("Tanh", mean), 1.0 + ACTION_MARGIN), -1.0, 1.0)
 
 
-def tanh_gaussian(graph: Graph, parts: Setup, features: str) -> str:
-    net: Net = parts["net"]
-    d = net.biases[-1].shape[0] // 2  # the other half are spreads
+def tanh_gaussian(graph: Graph, fields: Fields, features: str) -> str:
+    net: Net = fields["net"]
+    d = net.biases[-1].shape[0] // 2  # the other half are log standard deviations
     w, b = net.weights[-1][:, :d], net.biases[-1][:d]
     means = replace(net, weights=(*net.weights[:-1], w), biases=(*net.biases[:-1], b))
     return graph("Tanh", network(graph, means, features))
 
 
-def clipped_gaussian(graph: Graph, parts: Setup, features: str) -> str:
-    return graph("Tanh", network(graph, parts["net"], features))
+def clipped_gaussian(graph: Graph, fields: Fields, features: str) -> str:
+    return graph("Tanh", network(graph, fields["net"], features))
 
 
-def linear_gaussian(graph: Graph, parts: Setup, features: str) -> str:
-    return graph("Clip", network(graph, parts["net"], features), -1.0, 1.0)
+def linear_gaussian(graph: Graph, fields: Fields, features: str) -> str:
+    return graph("Clip", network(graph, fields["net"], features), -1.0, 1.0)
 
 
-def deterministic(graph: Graph, parts: Setup, features: str) -> str:
-    return graph("Tanh", network(graph, parts["net"], features))
+def deterministic(graph: Graph, fields: Fields, features: str) -> str:
+    return graph("Tanh", network(graph, fields["net"], features))
 
 
-def perturbed(graph: Graph, parts: Setup, features: str) -> str:
+def perturbed(graph: Graph, fields: Fields, features: str) -> str:
     """The decoder's first layer without the rows of the latent, which is zero."""
-    decoder: Net = parts["decoder"]
-    seen = decoder.weights[0].shape[0] - parts["latent_dim"]
+    decoder: Net = fields["decoder"]
+    seen = decoder.weights[0].shape[0] - fields["latent_dim"]
     decoder = replace(decoder, weights=(decoder.weights[0][:seen], *decoder.weights[1:]))
     imitated = graph("Tanh", network(graph, decoder, features))
-    move = graph("Tanh", network(graph, parts["net"], graph("Concat", features, imitated, axis=1)))
-    return graph("Clip", graph("Add", imitated, graph("Mul", move, parts["reach"])), -1.0, 1.0)
+    move = graph("Tanh", network(graph, fields["net"], graph("Concat", features, imitated, axis=1)))
+    return graph("Clip", graph("Add", imitated, graph("Mul", move, fields["reach"])), -1.0, 1.0)
 
 
-GRAPHS: dict[str, Callable[[Graph, Setup, str], str]] = {
+GRAPHS: dict[str, Callable[[Graph, Fields, str], str]] = {
     "mixture": mixture,
     "tanh-gaussian": tanh_gaussian,
     "clipped-gaussian": clipped_gaussian,

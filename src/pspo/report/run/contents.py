@@ -1,9 +1,8 @@
-"""What a run directory holds, read for the report: what is missing or not finite is said, never guessed."""
+"""What a run directory holds, read for the report. What is missing or not usable becomes a note on the page."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,19 +13,23 @@ import numpy as np
 from pspo.algorithms import ALGORITHMS
 from pspo.core.errors import UserError
 from pspo.core.files import Corrupt, one_line, read_arrays
+from pspo.core.renamed import new_metrics
 from pspo.envs.task import Task, get_task
 from pspo.runs.directory import Run, open_run
 from pspo.runs.schema import metrics_row
 
 Series = tuple[np.ndarray, np.ndarray]
+"""Iterations and values of one metric."""
+
+LARGEST = 1e30  # in a figure: no run computes with more, and axes overflow
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The files of a run; one that is not there is an empty dictionary or list."""
+    """The files of a run; one that does not exist is an empty dictionary or list."""
 
     run: Run
-    facts: dict[str, Any]
+    config: dict[str, Any]
     """config.json: algorithm, dataset, task, preset, seed, settings."""
     manifest: dict[str, Any]
     result: dict[str, Any]
@@ -38,13 +41,18 @@ class Contents:
     """One sentence for everything that is missing or was left out."""
 
     @property
-    def weighs_models(self) -> bool:
-        """Whether there should be a posterior over models to show."""
-        return _weighs_models(self.facts, self.manifest)
+    def has_posterior(self) -> bool:
+        """Whether the algorithm keeps a posterior over models, which the page should show."""
+        return _has_posterior(self.config, self.manifest)
 
     @property
     def settings(self) -> dict[str, Any]:
-        return self.facts.get("settings") or {}
+        return self.config.get("settings") or {}
+
+    def setting(self, name: str) -> float | None:
+        """A setting that is a number; None where there is none of that name."""
+        value = self.settings.get(name)
+        return value if isinstance(value, int | float) and _is_usable(value) else None
 
     def series(self, name: str) -> Series | None:
         """Iterations and values of one metric, at the iterations where it was logged; None where it never was."""
@@ -52,44 +60,43 @@ class Contents:
         return (np.array([s for s, _ in found]), np.array([v for _, v in found], float)) if found else None
 
     def scaled(self, series: Series | None) -> Series | None:
-        """Returns on the scale of the task's score; as they are where there is no task."""
+        """Returns on the scale of the task's score; unchanged where there is no task."""
         return (series[0], self.task.normalised(series[1])) if series and self.task else series
 
 
 @contextlib.contextmanager
-def drawing(place: Path) -> Iterator[None]:
-    """Figures take numbers for what they are. Where a file was edited by hand they may be something else."""
+def reading(path: Path) -> Iterator[None]:
+    """Errors that the content of a file can cause become one sentence. Wrap reading only: a bug must raise."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as problem:
-        said = f"{type(problem).__name__}: {one_line(problem)}"
-        raise UserError(
-            f"{place} cannot be shown, as its files hold what no run writes ({said}): restore them."
-        ) from problem
+    except (KeyError, ValueError, OSError) as problem:
+        reason = f"{type(problem).__name__}: {one_line(problem)}"
+        raise UserError(f"{path} cannot be shown, because its files are damaged ({reason}): restore them.") from problem
 
 
 def read_contents(path: Path) -> Contents:
-    """Only config.json is required: without it this is no run directory."""
+    """Read a run directory. Only config.json is required."""
     run, notes = open_run(path), []
-    facts = run.read("config")
-    manifest = _json(run, "manifest", "versions and timings are unknown", notes)
-    return Contents(
-        run=run,
-        facts=facts,
-        manifest=manifest,
-        result=_json(run, "result", "the run is not finished, or its final judgement was lost", notes),
-        models=_json(run, "models", "nothing is known about the quality of models and reference policy", notes),
-        metrics=_metrics(run, notes),
-        diagnostics=_diagnostics(run, notes) if _weighs_models(facts, manifest) else {},
-        task=_task(facts.get("task"), notes),
-        notes=notes,
-    )
+    with reading(path):
+        config = run.read("config")
+        manifest = _json(run, "manifest", "versions and timings are unknown", notes)
+        return Contents(
+            run=run,
+            config=config,
+            manifest=manifest,
+            result=_json(run, "result", "the run is not finished, or its final evaluation was lost", notes),
+            models=_json(run, "models", "the quality of the models and the reference policy is unknown", notes),
+            metrics=_metrics(run, notes),
+            diagnostics=_diagnostics(run, notes) if _has_posterior(config, manifest) else {},
+            task=_task(config.get("task"), notes),
+            notes=notes,
+        )
 
 
-def _weighs_models(facts: dict[str, Any], manifest: dict[str, Any]) -> bool:
-    """Algorithms without diagnostics have no posterior; one of pspo's that this version does not know may have."""
-    is_ours = "algorithm" not in manifest  # where others' came from is said there
-    return is_ours and (facts.get("algo") not in ALGORITHMS or bool(ALGORITHMS[facts["algo"]].diagnostics))
+def _has_posterior(config: dict[str, Any], manifest: dict[str, Any]) -> bool:
+    """Algorithms without diagnostics have no posterior; an algorithm of pspo that this version does not know may."""
+    is_ours = "algorithm" not in manifest  # which names the package of any other
+    return is_ours and (config.get("algo") not in ALGORITHMS or bool(ALGORITHMS[config["algo"]].diagnostics))
 
 
 def _json(run: Run, name: str, meaning: str, notes: list[str]) -> dict[str, Any]:
@@ -101,26 +108,26 @@ def _json(run: Run, name: str, meaning: str, notes: list[str]) -> dict[str, Any]
     except UserError as problem:
         notes.append(f"{problem}")
         return {}
-    return _finite(value, f"{name}.json", notes)
+    return _usable(value, f"{name}.json", notes)
 
 
-def _finite(facts: dict[str, Any], place: str, notes: list[str]) -> dict[str, Any]:
-    """Without numbers that are none, each named in a note."""
+def _usable(content: dict[str, Any], place: str, notes: list[str]) -> dict[str, Any]:
+    """Without numbers that are not finite, each named in a note, and without nulls."""
     kept = {}
-    for name, value in facts.items():
+    for name, value in content.items():
         if isinstance(value, dict):
-            kept[name] = _finite(value, place, notes)
-        elif _is_finite(value):
-            kept[name] = value
-        else:
+            kept[name] = _usable(value, place, notes)
+        elif not _is_usable(value):
             notes.append(f"'{name}' in {place} is not finite and was left out.")
+        elif value is not None:
+            kept[name] = value
     return kept
 
 
-def _is_finite(value: Any) -> bool:
+def _is_usable(value: Any) -> bool:
     if isinstance(value, list):
-        return all(map(_is_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
+        return all(map(_is_usable, value))
+    return not isinstance(value, int | float) or abs(value) <= LARGEST
 
 
 def _metrics(run: Run, notes: list[str]) -> list[dict[str, Any]]:
@@ -132,9 +139,9 @@ def _metrics(run: Run, notes: list[str]) -> list[dict[str, Any]]:
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
         row = metrics_row(line)
         if row is None:
-            notes.append(f"Line {number} of metrics.jsonl cannot be read; it and what follows were left out.")
+            notes.append(f"Line {number} of metrics.jsonl cannot be read; it and all later lines were left out.")
             break
-        rows.append(_finite(row, f"line {number} of metrics.jsonl", notes))
+        rows.append(_usable(new_metrics(row), f"line {number} of metrics.jsonl", notes))
     return rows
 
 
@@ -142,20 +149,20 @@ def _diagnostics(run: Run, notes: list[str]) -> dict[str, np.ndarray]:
     try:
         arrays, _ = read_arrays(run.path / "diagnostics.safetensors")
     except FileNotFoundError:
-        notes.append("There is no diagnostics.safetensors: the posterior’s weights and doubts are unknown.")
+        notes.append("There is no diagnostics.safetensors: posterior weights and uncertainty are unknown.")
         return {}
     except Corrupt as problem:
-        notes.append(f"The posterior’s weights and doubts are unknown: {problem}")
+        notes.append(f"Posterior weights and uncertainty are unknown: {problem}")
         return {}
-    return arrays
+    return {name: array for name, array in arrays.items() if array.ndim == 1 and array.size}
 
 
 def _task(name: str | None, notes: list[str]) -> Task | None:
     if not name:
-        notes.append("The data name no task with a simulator: there is no true score, only what the models promise.")
+        notes.append("The dataset has no task with a simulator: there is no true score, only model-estimated returns.")
         return None
     try:
         return get_task(name)
     except UserError as problem:
-        notes.append(f"No true score can be scaled: {problem}")
+        notes.append(f"No true score can be shown: {problem}")
         return None

@@ -8,47 +8,47 @@ from pathlib import Path
 
 from pspo.core.files import write_atomic
 from pspo.report.markup import text
-from pspo.report.run import liquidation
-from pspo.report.run.contents import Contents, drawing, read_contents
-from pspo.report.run.header import header, headline
-from pspo.report.run.learning import learning_section, signals_section
-from pspo.report.run.model_quality import model_section
-from pspo.report.run.posterior import doubt_section, posterior_section
-from pspo.report.run.setting_tables import provenance_section, settings_section
+from pspo.report.run.contents import Contents, read_contents
+from pspo.report.run.learning_curve import learning_curve_section
+from pspo.report.run.liquidation_policy import liquidation_policy_section
+from pspo.report.run.model_posterior import model_posterior_section
+from pspo.report.run.model_quality import model_quality_section
+from pspo.report.run.provenance import provenance_section
+from pspo.report.run.run_header import headline, run_header
+from pspo.report.run.settings_table import settings_section
+from pspo.report.run.training_metrics import training_metrics_section
+from pspo.report.run.value_uncertainty import value_uncertainty_section
 
 FILE_NAME = "report.html"
 
-TASK_SECTIONS: dict[str, Callable[[Contents], str]] = {"liquidation": liquidation.policy_section}
-"""What a task can show beyond the figures that every run has."""
+SECTIONS: tuple[Callable[[Contents], str], ...] = (
+    learning_curve_section,
+    liquidation_policy_section,
+    model_posterior_section,
+    value_uncertainty_section,
+    model_quality_section,
+    training_metrics_section,
+    settings_section,
+    provenance_section,
+)
+"""The page from top to bottom. A section returns HTML, or an empty string for a run that it does not apply to."""
 
 
 def write_report(path: Path) -> Path:
     """Write the page of a run directory, finished or not; returns the page's path."""
     contents = read_contents(Path(path))
     place = contents.run.path / FILE_NAME
-    with drawing(contents.run.path):
-        html = page(contents)
-    write_atomic(place, html)
+    write_atomic(place, page(contents))
     return place
 
 
 def page(contents: Contents) -> str:
     """The whole page as text."""
-    of_task = TASK_SECTIONS.get(contents.task.name) if contents.task else None
-    sections = [
-        learning_section(contents),
-        of_task(contents) if of_task else "",
-        posterior_section(contents) if contents.weighs_models else "",
-        doubt_section(contents) if contents.weighs_models else "",
-        model_section(contents) if contents.weighs_models or contents.models else "",
-        signals_section(contents),
-        settings_section(contents),
-        provenance_section(contents),
-    ]
+    sections = [make(contents) for make in SECTIONS]
     style = resources.files("pspo.report").joinpath("style.css").read_text()
     return (
         '<!DOCTYPE html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{text(headline(contents))}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{header(contents)}\n" + "\n".join(filter(None, sections)) + "\n</main>\n</body>\n</html>\n"
+        f"{run_header(contents)}\n" + "\n".join(filter(None, sections)) + "\n</main>\n</body>\n</html>\n"
     )

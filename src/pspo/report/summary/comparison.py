@@ -1,4 +1,4 @@
-"""What can be said of methods over all datasets and seeds: interquartile means, intervals, improvement, a test."""
+"""The section that compares methods over all datasets and seeds: interquartile means, intervals, tests."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from pspo.report import statistics as stats
 from pspo.report.canvas import svg
 from pspo.report.markup import figure, number, percent
 from pspo.report.records import Results
-from pspo.report.summary.figures import Estimate, intervals, profiles
-from pspo.report.summary.places import comparable, label, usable_scores
-from pspo.report.summary.tables import NOTHING, Cell, Column, Part, Table, counted, mark_best
+from pspo.report.summary.method_charts import MethodScore, intervals, profiles
+from pspo.report.summary.queries import comparable, label, usable_scores
+from pspo.report.summary.section import EMPTY, Cell, Column, Section, Table, counted, mark_best
 
 THRESHOLDS = 101  # of a performance profile
 DECIMALS = 1
 
 
-def comparison_part(results: Results) -> Part | None:
+def comparison_section(results: Results) -> Section | None:
     """None where there is nothing to compare."""
     methods, datasets = comparable(results)
     if len(methods) < 2 or not datasets:
         return None
     scores = {method: [usable_scores(results, dataset, method) for dataset in datasets] for method in methods}
     drawn = len(datasets) >= 2 or len(methods) >= 3
-    return Part(
+    return Section(
         "comparison",
         "Comparison",
-        sentences=[_base(results, methods, datasets)],
+        sentences=[_coverage(results, methods, datasets)],
         figures=[_figure(results, scores)] if drawn else [],
         tables=[_table(results, scores)],
     )
 
 
-def _base(results: Results, methods: list[str], datasets: list[str]) -> str:
-    """What the numbers rest on."""
+def _coverage(results: Results, methods: list[str], datasets: list[str]) -> str:
+    """What the numbers are computed from."""
     runs = sum(len(usable_scores(results, dataset, method)) for dataset in datasets for method in methods)
     words = f"Over {counted(runs, 'run')} of {counted(len(methods), 'method')} on {counted(len(datasets), 'dataset')}."
     left_out = [dataset for dataset in results.datasets if dataset not in datasets]
-    silent = [label(results, method) for method in results.methods if method not in methods]
+    unscored = [label(results, method) for method in results.methods if method not in methods]
     if left_out:
-        words += f" Left out, as not all methods have a score there: {', '.join(left_out)}."
-    if silent:
-        words += f" Without any score: {', '.join(silent)}."
+        words += f" Left out, because not all methods have a score there: {', '.join(left_out)}."
+    if unscored:
+        words += f" Without any score: {', '.join(unscored)}."
     return words
 
 
@@ -57,15 +57,15 @@ def _table(results: Results, scores: dict[str, list[np.ndarray]]) -> Table:
     for i, method in enumerate(scores):
         row = [Cell(label(results, method)), iqm[i], average[i]]
         if first:
-            row.append(NOTHING if method == first else _improvement(scores[first], scores[method]))
+            row.append(EMPTY if method == first else _improvement(scores[first], scores[method]))
         if first and several:
-            row += [NOTHING] * 2 if method == first else _test(scores[first], scores[method])
+            row += [EMPTY] * 2 if method == first else _test(scores[first], scores[method])
         rows.append(row)
     columns = [Column("Method", "text"), Column("IQM"), Column("Average")]
     caption = "IQM: mean of the middle half of all runs. Average: of the datasets’ means."
     known = any(cell.beside for cell in (*iqm, *average))
     beside = "95 % intervals from a bootstrap over seeds, stratified by dataset" if known else ""
-    caption += "" if known else " One seed gives no interval."
+    caption += "" if known else " There is no interval for a single seed."
     if first:
         name = label(results, first)
         columns.append(Column(f"{name} better"))
@@ -73,7 +73,7 @@ def _table(results: Results, scores: dict[str, list[np.ndarray]]) -> Table:
     if first and several:
         columns += [Column("t"), Column("p")]
         caption += (
-            f" t and p: paired t-test over {len(scores[first])} datasets, one-sided; a small p speaks for "
+            f" t and p: paired t-test over {len(scores[first])} datasets, one-sided; a small p favours "
             f"{label(results, first)}."
         )
     return Table("comparison", "Comparison", columns, rows, [], caption, beside)
@@ -98,12 +98,12 @@ def _between(interval: stats.Interval | None, shown: Callable[[float], str]) -> 
 def _test(first: stats.Scores, other: stats.Scores) -> list[Cell]:
     try:
         found = stats.paired_t_test(first, other)
-    except UserError:  # the two differ by the same on every dataset: there is no t
-        return [NOTHING, NOTHING]
-    return [Cell(number(found.t, 2), found.t), Cell(_small(found.p), found.p)]
+    except UserError:  # the difference is the same on every dataset
+        return [EMPTY, EMPTY]
+    return [Cell(number(found.t, 2), found.t), Cell(_p_value(found.p), found.p)]
 
 
-def _small(p: float) -> str:
+def _p_value(p: float) -> str:
     return number(p, 3) if p >= 0.001 else "< 0.001"
 
 
@@ -112,7 +112,7 @@ def _figure(results: Results, scores: dict[str, list[np.ndarray]]) -> str:
     for method, found in scores.items():
         interval = stats.bootstrap_interval(stats.interquartile_mean, found)
         value = stats.interquartile_mean(found)
-        estimates.append(Estimate(label(results, method), value, interval, method == results.first))
+        estimates.append(MethodScore(label(results, method), value, interval, method == results.first))
     every = np.concatenate([task for found in scores.values() for task in found])
     span = float(np.ptp(every)) or 1.0
     thresholds = np.linspace(every.min() - 0.03 * span, every.max() + 0.03 * span, THRESHOLDS)
@@ -124,7 +124,7 @@ def _figure(results: Results, scores: dict[str, list[np.ndarray]]) -> str:
         svg(intervals(estimates), "comparison-iqm", "Interquartile mean of each method with its interval."),
         svg(profiles(lines), "comparison-profiles", "Share of runs above each score, for each method."),
     ]
-    caption = "Performance profiles: the share of runs that score above a level; further up and right is better."
+    caption = "Performance profiles: the share of runs that score above a threshold; higher is better."
     if any(estimate.interval for estimate in estimates):
         caption += " Bars and bands: 95 % intervals."
     return figure(panels, caption)

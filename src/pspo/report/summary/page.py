@@ -1,7 +1,7 @@
 """One page over many runs, self-contained, and its tables as Markdown and LaTeX.
 
-Every number leads to the runs it is made of, and these to their commands and their own pages. The page's only script
-sorts tables; without it everything is there, in the order of the experiment.
+Every number links to the runs it comes from, and these to their commands and pages. The page's only script sorts
+tables; without it everything is shown in the order of the experiment.
 """
 
 from __future__ import annotations
@@ -14,34 +14,39 @@ from pathlib import Path
 
 from pspo.core.errors import unknown_name
 from pspo.core.files import write_atomic
-from pspo.report.markup import missing, paragraph, section, text
+from pspo.report.markup import missing, paragraph, text
+from pspo.report.markup import section as html_section
 from pspo.report.records import Results
 from pspo.report.run.page import FILE_NAME
-from pspo.report.summary.ablation import ablation_part
-from pspo.report.summary.comparison import comparison_part
-from pspo.report.summary.curves import pessimism_part
-from pspo.report.summary.doubt import uncertainty_part
-from pspo.report.summary.gaps import missing_part
-from pspo.report.summary.header import machine_words, summary_header
-from pspo.report.summary.overhead import overhead_part
+from pspo.report.summary.ablation import ablation_section
+from pspo.report.summary.comparison import comparison_section
+from pspo.report.summary.missing_runs import missing_runs_section
+from pspo.report.summary.overhead_table import overhead_section
+from pspo.report.summary.pessimism import pessimism_section
 from pspo.report.summary.rendering import as_html, as_latex, as_markdown, latex_text, markdown_text
-from pspo.report.summary.runs import runs_section
-from pspo.report.summary.scores import scores_part
-from pspo.report.summary.tables import Part
+from pspo.report.summary.run_list import runs_section
+from pspo.report.summary.score_table import scores_section
+from pspo.report.summary.section import Section
+from pspo.report.summary.summary_header import machine_words, summary_header
+from pspo.report.summary.uncertainty import uncertainty_section
 
-SHOWS: dict[str, Callable[[Results], Part]] = {
-    "scores": scores_part,
-    "ablation": ablation_part,
-    "pessimism": pessimism_part,
-    "uncertainty": uncertainty_part,
-    "overhead": overhead_part,
+SECTIONS: dict[str, tuple[Callable[[Results], Section | None], ...]] = {
+    "scores": (scores_section, comparison_section),
+    "ablation": (ablation_section,),
+    "pessimism": (pessimism_section,),
+    "uncertainty": (uncertainty_section,),
+    "overhead": (overhead_section,),
 }
+"""What `Results.shows` may name, and the sections it stands for. None: the section does not apply to these results."""
+
+LAST: tuple[Callable[[Results], Section | None], ...] = (missing_runs_section,)
+"""Sections that every page ends with, before the list of runs."""
 
 
 def write_summary(results: Results, folder: Path) -> list[Path]:
-    """Write page and tables into the folder that the records' runs are seen from; returns their paths."""
+    """Write page and tables into the folder that the runs' directories are relative to; returns their paths."""
     folder = Path(folder)
-    made = parts(results)
+    made = sections(results)
     contents = {
         FILE_NAME: _page(results, made, folder),
         "table.md": markdown(results, made),
@@ -53,58 +58,59 @@ def write_summary(results: Results, folder: Path) -> list[Path]:
 
 
 def summary(results: Results, folder: Path | None = None) -> str:
-    """The whole page as text; it links to the pages of runs that exist as seen from `folder`."""
-    return _page(results, parts(results), folder)
+    """The whole page as text; pages of runs are linked where they exist, relative to `folder`."""
+    return _page(results, sections(results), folder)
 
 
-def parts(results: Results) -> list[Part]:
+def sections(results: Results) -> list[Section]:
     """What the page shows, in order."""
-    made = []
+    makers = []
     for name in results.shows:
-        if name not in SHOWS:
-            raise unknown_name("part of a page", name, SHOWS)
-        made.append(SHOWS[name](results))
-        if name == "scores":
-            made.append(comparison_part(results))
-    return [part for part in [*made, missing_part(results)] if part is not None]
+        if name not in SECTIONS:
+            raise unknown_name("section of a page", name, SECTIONS)
+        makers += SECTIONS[name]
+    made = [make(results) for make in (*makers, *LAST)]
+    return [section for section in made if section is not None]
 
 
-def _page(results: Results, made: list[Part], folder: Path | None) -> str:
+def _page(results: Results, made: list[Section], folder: Path | None) -> str:
     style, more, script = (
         resources.files("pspo.report").joinpath(name).read_text() for name in ("style.css", "summary.css", "summary.js")
     )
     allowed = base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode()
-    # Nothing is loaded and no other script runs, whatever a name in the results may hold.
+    # Nothing is loaded and no other script runs, whatever a name in the results contains.
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'"
-    sections = [*map(_section, made), runs_section(results, folder)]
+    content = [*map(_as_html, made), runs_section(results, folder)]
     return (
         '<!DOCTYPE html>\n<html lang="en-GB">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{text(policy)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{text(results.title)}</title>\n<style>\n{style}{more}</style>\n</head>\n<body>\n<main>\n"
-        f"{summary_header(results)}\n" + "\n".join(filter(None, sections)) + "\n</main>\n"
+        f"{summary_header(results)}\n" + "\n".join(filter(None, content)) + "\n</main>\n"
         f"<script>\n{script}</script>\n</body>\n</html>\n"
     )
 
 
-def _section(part: Part) -> str:
-    words = [paragraph(*part.sentences)] if any(part.sentences) else []
-    words += [missing(sentence) for sentence in part.lacking]
-    return section(part.name, part.title, *words, *part.figures, *map(as_html, part.tables))
+def _as_html(section: Section) -> str:
+    words = [paragraph(*section.sentences)] if any(section.sentences) else []
+    words += [missing(sentence) for sentence in section.notices]
+    return html_section(section.name, section.title, *words, *section.figures, *map(as_html, section.tables))
 
 
-def markdown(results: Results, made: list[Part]) -> str:
+def markdown(results: Results, made: list[Section]) -> str:
+    """All tables as Markdown."""
     head = [f"# {markdown_text(results.title)}"]
     head += ["\n".join(f"    {line}" for line in results.command.splitlines())] if results.command else []
     head += [markdown_text(words) for words in (machine_words(results.machine), *results.notes) if words]
-    for part in made:
-        head += [markdown_text(words) for words in part.lacking]
-        head += [as_markdown(table).rstrip("\n") for table in part.tables]
+    for section in made:
+        head += [markdown_text(words) for words in section.notices]
+        head += [as_markdown(table).rstrip("\n") for table in section.tables]
     return "\n\n".join(head) + "\n"
 
 
-def latex(results: Results, made: list[Part]) -> str:
-    said = [results.title, results.command, machine_words(results.machine), r"\usepackage{booktabs} is needed."]
-    head = "".join(f"% {' '.join(words.split())}\n" for words in said if words)
-    head += "".join(f"% {latex_text(words)}\n" for part in made for words in part.lacking)
-    return head + "\n" + "\n".join(as_latex(table) for part in made for table in part.tables)
+def latex(results: Results, made: list[Section]) -> str:
+    """All tables as LaTeX."""
+    comments = [results.title, results.command, machine_words(results.machine), r"\usepackage{booktabs} is needed."]
+    head = "".join(f"% {' '.join(words.split())}\n" for words in comments if words)
+    head += "".join(f"% {latex_text(words)}\n" for section in made for words in section.notices)
+    return head + "\n" + "\n".join(as_latex(table) for section in made for table in section.tables)

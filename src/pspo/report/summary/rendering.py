@@ -1,4 +1,4 @@
-"""One table, three forms: HTML that can be sorted, Markdown, LaTeX with booktabs."""
+"""A table as sortable HTML, as Markdown, and as LaTeX with booktabs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from html import escape
 
 from pspo.report.markup import text
-from pspo.report.summary.tables import Cell, Column, Table
+from pspo.report.summary.section import Cell, Column, Table
 
 
 def as_html(table: Table) -> str:
@@ -28,7 +28,7 @@ def _caption(table: Table, where: str) -> str:
 
 
 def html_head(columns: list[Column]) -> str:
-    """The script makes buttons of these; without it they are plain words."""
+    """The page's script turns these into buttons; without it they are plain text."""
     heads = [f'<th scope="col" class="{c.kind}" data-kind="{c.kind}">{text(c.title)}</th>' for c in columns]
     return f"<thead><tr>{''.join(heads)}</tr></thead>"
 
@@ -49,8 +49,8 @@ def html_cell(column: Column, cell: Cell) -> str:
 def _html_content(cell: Cell) -> str:
     shown = f'<a href="#{text(cell.target)}">{text(cell.shown)}</a>' if cell.target else text(cell.shown)
     small = f"<small>{text(cell.beside)}</small>" if cell.beside else ""
-    lacking = f'<small class="lacking">{text(cell.lacking)}</small>' if cell.lacking else ""
-    return shown + small + lacking
+    incomplete = f'<small class="incomplete">{text(cell.incomplete)}</small>' if cell.incomplete else ""
+    return shown + small + incomplete
 
 
 def html_command(command: str) -> str:
@@ -60,7 +60,7 @@ def html_command(command: str) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    """Brackets hold what stands small on the page, parentheses what is missing."""
+    """Small print in brackets, missing seeds in parentheses."""
     heads = [markdown_text(column.title) for column in table.columns]
     sides = ["---:" if column.kind == "number" else ":---" for column in table.columns]
     rows = [[_markdown_cell(cell) for cell in row] for row in [*table.rows, *table.foot]]
@@ -72,11 +72,11 @@ def as_markdown(table: Table) -> str:
 
 def _markdown_cell(cell: Cell) -> str:
     shown = markdown_text(cell.shown)
-    return _with_the_rest(f"**{shown}**" if cell.best else shown, cell, markdown_text, r"\[{}\]")
+    return _with_small_print(f"**{shown}**" if cell.best else shown, cell, markdown_text, r"\[{}\]")
 
 
 def markdown_text(words: str) -> str:
-    """Words that stay words, whatever a name holds."""
+    """Escaped, so that no name is read as markup."""
     return re.sub(r"([\\`*_{}\[\]#|~$])", r"\\\1", escape(" ".join(words.split()), quote=False))
 
 
@@ -109,13 +109,13 @@ def _latex_line(cells: list[str]) -> str:
 
 def _latex_cell(cell: Cell) -> str:
     shown = latex_text(cell.shown)
-    return _with_the_rest(rf"\textbf{{{shown}}}" if cell.best else shown, cell, latex_text, r"{{\footnotesize[{}]}}")
+    return _with_small_print(rf"\textbf{{{shown}}}" if cell.best else shown, cell, latex_text, r"{{\footnotesize[{}]}}")
 
 
-def _with_the_rest(shown: str, cell: Cell, escaped: Callable[[str], str], brackets: str) -> str:
+def _with_small_print(shown: str, cell: Cell, escaped: Callable[[str], str], brackets: str) -> str:
     words = [shown]
     words += [brackets.format(escaped(cell.beside))] if cell.beside else []
-    words += [f"({escaped(cell.lacking)})"] if cell.lacking else []
+    words += [f"({escaped(cell.incomplete)})"] if cell.incomplete else []
     return " ".join(words)
 
 
@@ -133,7 +133,7 @@ LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "[": "{[}",  # at the start of a line, a bracket or a star would belong to the end of the line before
+    "[": "{[}",  # after \\\\, a bracket or a star would be read as its argument
     "*": "{*}",
     "]": "{]}",
     "\N{NO-BREAK SPACE}": "~",

@@ -1,0 +1,31 @@
+"""`pspo resume`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pspo.cli import common
+from pspo.cli.train import add_run_options
+
+
+def add_resume(commands: Any) -> None:
+    help = "Resume a run that was stopped, bit for bit."
+    parser = common.add_command(commands, "resume", _resume, help, common.RESUME)
+    parser.add_argument("run", metavar="DIR", help="run directory")
+    add_run_options(parser, "those that the run was started with")
+
+
+def _resume(arguments: argparse.Namespace) -> None:
+    from pspo.runs.directory import open_run
+
+    run = open_run(arguments.run)
+    if run.finished:
+        print(f"{run.path} is finished already.")
+        return
+    threads = arguments.threads if arguments.threads is not None else run.read("manifest", "threads")["threads"]
+    common.set_threads(threads)
+    from pspo.training.train import resume
+
+    with common.monitor(arguments.quiet, arguments.tensorboard) as monitor:
+        common.print_run(resume(arguments.run, monitor=monitor))

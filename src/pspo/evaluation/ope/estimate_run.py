@@ -1,0 +1,124 @@
+"""`pspo ope RUN`: estimates of a finished run's return on its own dataset or another, kept in the run as ope.json."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pspo.core.compute import keep_compiled_programs
+from pspo.core.files import write_json
+from pspo.core.progress import Progress, silent
+from pspo.data.load import BUILT_IN
+from pspo.evaluation.config import EvaluationConfig, evaluation_config
+from pspo.evaluation.density import BEHAVIOURS, Density
+from pspo.evaluation.ope.estimate import estimate, require_valid
+from pspo.evaluation.ope.estimator import EstimatorInputs
+from pspo.evaluation.ope.importance import mean_dataset_return
+from pspo.evaluation.ope.registry import ESTIMATORS
+from pspo.evaluation.ope.return_estimate import ReturnEstimate, contradictions
+from pspo.evaluation.run_inputs import dataset_of_run, finished_run, finite, problem_of_run, read_config
+
+FILE_NAME = "ope"
+OLD_NAMES = {"lacking": "unavailable", "logged": "dataset_return", "truth": "simulator_return"}
+
+
+@dataclass(frozen=True)
+class RunEstimates:
+    """All estimates of one run's return on one dataset."""
+
+    run: Path
+    data: str
+    gamma: float
+    confidence: float
+    horizon: int
+    estimates: list[ReturnEstimate]
+    unavailable: dict[str, str]
+    """Methods that give no estimate, and why."""
+    dataset_return: float
+    """The mean return of the dataset's own episodes, with the same discount."""
+    simulator_return: float | None
+    """The mean return in the simulator, if the run was evaluated in one and returns are not discounted."""
+
+    @property
+    def contradictions(self) -> list[tuple[str, str]]:
+        """Pairs of methods whose intervals do not overlap: at least one of the two is wrong."""
+        return [(one.method, other.method) for one, other in contradictions(self.estimates)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        estimates = [estimate.as_dict() for estimate in self.estimates]
+        pairs = [list(pair) for pair in self.contradictions]
+        return finite(vars(self) | {"run": str(self.run), "estimates": estimates, "contradictions": pairs})
+
+    def write(self) -> None:
+        """Into the run directory."""
+        write_json(self.run / f"{FILE_NAME}.json", self.as_dict())
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes of version 0.1."""
+        if name in OLD_NAMES:
+            warnings.warn(f"{name} is now called {OLD_NAMES[name]}", DeprecationWarning, stacklevel=2)
+            return getattr(self, OLD_NAMES[name])
+        raise AttributeError(f"'RunEstimates' object has no attribute '{name}'")
+
+
+def estimate_return(
+    run: str | Path,
+    dataset: Any = None,
+    *,
+    gamma: float | None = None,
+    confidence: float = 0.9,
+    methods: Collection[str] = tuple(ESTIMATORS),
+    behaviour: Density | None = None,
+    config: EvaluationConfig | None = None,
+    progress: Progress = silent,
+    say: Callable[[str], None] = lambda text: None,
+) -> RunEstimates:
+    """Estimate the return of a run's policy from the dataset it was trained on, or from `dataset`.
+
+    Nothing is simulated and nothing is written. `gamma` is the discount of the return: by default 1 where episodes end
+    in terminal states, and otherwise that of training. `methods` are keys of `pspo.evaluation.ope.ESTIMATORS`.
+    `behaviour` is the density that the dataset's actions were drawn from, a function of raw states and actions in
+    [-1, 1] that returns log densities; that of built-in data is known. `config` holds the settings of the models and
+    critics behind the estimates.
+    """
+    require_valid(methods, confidence)
+    opened = finished_run(run)
+    keep_compiled_programs()
+    run_config = read_config(opened)
+    data = dataset_of_run(opened, run_config, dataset, progress)
+    config = config or evaluation_config(data, run_config["preset"])
+    problem = problem_of_run(opened, run_config, data, gamma, config)
+    say(f"evaluating on {data.size:,} transitions of '{data.name}', gamma {problem.gamma:g}")
+    known = behaviour or _known_behaviour(run_config["dataset"] if dataset is None else dataset)
+    inputs = EstimatorInputs(problem, config, opened, confidence, known, progress)
+    estimates, unavailable = estimate(inputs, methods)
+    return RunEstimates(
+        run=opened.path,
+        data=data.name,
+        gamma=problem.gamma,
+        confidence=confidence,
+        horizon=problem.horizon,
+        estimates=estimates,
+        unavailable=unavailable,
+        dataset_return=mean_dataset_return(problem),
+        simulator_return=opened.result.get("return_mean") if problem.gamma == 1.0 else None,
+    )
+
+
+def judge_run(
+    place: str | Path, dataset: Any = None, gamma: float | None = None, confidence: float = 0.9, **options: Any
+) -> RunEstimates:
+    """The name of `estimate_return` in version 0.1."""
+    warnings.warn("judge_run is now called estimate_return", DeprecationWarning, stacklevel=2)
+    if "recipe" in options:
+        options["config"] = options.pop("recipe")
+    return estimate_return(place, dataset, gamma=gamma, confidence=confidence, **options)
+
+
+def _known_behaviour(source: Any) -> Density | None:
+    """Of built-in data only: a file of the same name may hold anything."""
+    return BEHAVIOURS.get(source) if isinstance(source, str) and source in BUILT_IN else None

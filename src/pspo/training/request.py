@@ -1,0 +1,65 @@
+"""A training run as plain data: what `train` takes, in a form that can be written down and sent to another process."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pspo.core.errors import UserError
+from pspo.data.columns import as_columns
+
+if TYPE_CHECKING:
+    from pspo.runs.directory import Run
+    from pspo.training.monitor import Monitor
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """What to train on which data. `dataset` is a name or a path: data in memory cannot be sent to another process."""
+
+    dataset: str
+    algo: str = "pspo"
+    preset: str = "laptop"
+    seed: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Changes to single keys of the preset, as in {"alpha": 0.01}."""
+    columns: dict[str, Any] | None = None
+    """Columns of the user's own file by role, as `load_dataset` takes them."""
+    task: str | None = None
+    episodes: int | None = None
+    """Episodes of the final evaluation; None is the task's own number."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dataset, str | Path):
+            raise UserError("a request names its dataset: save data that are in memory to a file first.")
+        object.__setattr__(self, "dataset", str(self.dataset))
+        columns = {role: list(patterns) for role, patterns in as_columns(self.columns).given().items()}
+        object.__setattr__(self, "columns", columns or None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TrainRequest:
+        """The inverse of `as_dict`."""
+        return cls(**values)
+
+    def train(self, out: str | Path | None, monitor: Monitor) -> Run:
+        """Train in this process; returns the finished run."""
+        from pspo.training.train import train
+
+        return train(
+            self.dataset,
+            self.algo,
+            self.preset,
+            seed=self.seed,
+            out=out,
+            settings=self.settings,
+            episodes=self.episodes,
+            columns=self.columns,
+            task=self.task,
+            monitor=monitor,
+        )
