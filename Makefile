@@ -33,7 +33,7 @@ notebook: $(VENV)/.dev  ## run notebooks/liquidation.ipynb again, in place: some
 docs: $(VENV)/.docs  ## the documentation as a site: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-docs-serve: $(VENV)/.docs  ## the same at http://127.0.0.1:8000, anew at every change
+docs-serve: $(VENV)/.docs  ## the same at http://127.0.0.1:8000, rebuilt at every change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 $(VENV)/.made:

@@ -2,7 +2,7 @@
 
 Each variant is `pspo train liquidation --seeds 4` with one switch changed; final policies, 100,000
 episodes each. What is kept: benchmarks/results/liquidation-VARIANT.json with the command, mean,
-standard deviation and every seed's numbers. Seeds start at 20; docs/results.md says how the preset was chosen.
+standard deviation and every seed's numbers. Seeds start at 20; docs/lab/liquidation.md says how the preset was chosen.
 
 The corrupted variants replace half of the pool by members that were fitted to data whose price moves and
 rewards had been shuffled between transitions, and test whether the posterior notices.

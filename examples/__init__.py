@@ -1,1 +1,1 @@
-"""Scripts that run as they stand, and an algorithm that is not part of pspo: docs/examples.md and docs/adding.md."""
+"""Complete scripts (docs/examples.md), and an algorithm that is not part of pspo (docs/adding.md)."""

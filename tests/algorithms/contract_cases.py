@@ -85,7 +85,7 @@ LEARNERS = {
     ),
     "epq": Learner(
         {"actor_lr": 3e-3, "critic_lr": 3e-3, "target_tau": 0.05}
-        | {"conservatism": 15.0, "samples": 2, "cloning_steps": 100, "vae.width": 16, "vae.depth": 1}
+        | {"conservatism": 15.0, "samples": 2, "cloning_steps": 100, "vae.width": 16, "depth": 2}
         | {"support_threshold": 0.15, "ratio_temperature": 0.05, "neighbours": 20, "epsilon": 4.0, "zeta": 0.1},
         {"support_threshold": 0.0, "neighbours": 1},  # factor and weights of one: plain CQL, which stays at the average
         1.17,
@@ -126,7 +126,7 @@ LEARNERS = {
         chunks=30,
     ),
     "pmdb": Learner(
-        MODELS | QUICK | {"active": 10, "order": 2, "reference_tau": 0.02, "rollout_horizon": 10},
+        MODELS | QUICK | {"depth": 2, "active": 10, "order": 2, "reference_tau": 0.02, "rollout_horizon": 10},
         {"order": 10},  # the best of the drawn models: optimism instead of pessimism
         0.9,
         chunks=30,

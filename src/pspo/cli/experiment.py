@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,8 @@ def _experiment(arguments: argparse.Namespace) -> int:
     failures: dict[str, str] = {}
     try:
         with common.monitor(arguments.quiet) as monitor:
+            if request.name == "overhead":  # its messages are its progress
+                monitor = replace(monitor, message=common.message_unless(arguments.quiet))
             run_experiment(request, backend=_backend(arguments), monitor=monitor)
     except RunsFailed as problem:
         failures = problem.failures

@@ -113,6 +113,7 @@ def test_what_is_prepared_is_reported_and_reused_from_the_cache(prepared) -> Non
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow  # the contract suite holds PSPO to another task in every run
 def test_the_learned_mode_lands_on_the_best_action(prepared) -> None:
     actions, metrics = learned_actions(prepared)
     np.testing.assert_allclose(actions, BEST, atol=0.15)

@@ -7,7 +7,7 @@ A policy is improved in a pessimistic MDP (definition 2): where the models disag
 
 `form=npg`, the authors': behaviour cloning, outcome one natural policy gradient step (npg.py) per iteration on long
 rollouts from first states of the dataset's episodes, some in each member, without the members' noise.
-`form=sac`: MOPO's pipeline, short rollouts from any state and SAC, with halts in env of its penalty; a halt pays the
+`form=sac`: MOPO's pipeline, short rollouts from any state and SAC, with halts instead of its penalty; a halt pays the
 dataset's lowest reward less kappa, as in unifloral, since SAC's values must not end at zero there.
 
 The threshold comes from disc over the dataset: its maximum over `caution` (the authors' code), or its mean plus `beta`

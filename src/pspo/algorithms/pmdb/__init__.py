@@ -2,3 +2,7 @@
 
 Called through the registry.
 """
+
+from pspo.algorithms.pmdb.algorithm import Config
+
+__all__ = ["Config"]
