@@ -136,7 +136,7 @@ def test_the_value_of_the_behaviour_learns_from_actions_that_followed() -> None:
 def test_the_value_of_the_behaviour_is_its_return_where_everything_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(epq_behaviour, "TARGET_TAU", 1.0)
     data = made_data(terminal=np.arange(LOG) % 2 == 1, timeout=np.zeros(LOG, bool))
-    recipe = VAEConfig(steps=600, batch=32, rate=1e-2, evaluate_every=300)
+    recipe = VAEConfig(steps=600, batch=32, lr=1e-2, evaluate_every=300)
     np.testing.assert_allclose(values(data, q_beta=QBetaConfig(0.9, 32, 1, recipe)), data.returns_to_go(0.9), atol=0.1)
 
 
@@ -144,7 +144,7 @@ def test_a_behaviour_model_that_diverges_is_refused() -> None:
     config, rng = VAEConfig(width=4, depth=1, steps=2, batch=2, evaluate_every=2), np.random.default_rng(1)
     coder = VAE(made_mlp(rng, [OBS + ACT, 5, 12]), made_mlp(rng, [OBS + 6, 5, ACT]))
     rows = f32(np.full((4, OBS), np.nan)), jnp.zeros((4, ACT))
-    with pytest.raises(Diverged, match=r"vae\.rate"):
+    with pytest.raises(Diverged, match=r"vae\.lr"):
         epq_behaviour.fit_vae(coder, rows, config, lambda *_: None)
 
 

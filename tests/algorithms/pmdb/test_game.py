@@ -137,7 +137,7 @@ def test_without_a_discount_values_stay_within_returns_and_nothing_is_shifted() 
 @pytest.mark.parametrize("name", ["laptop", "paper", "smoke"])
 def test_no_preset_shifts_the_rewards_of_liquidation(name: str) -> None:
     values = preset("pmdb", name, "liquidation")
-    assert (values["rewards"], values["gamma"]) == ("spread", 1.0)
+    assert (values["rewards"], values["gamma"]) == ("std", 1.0)
 
 
 def test_rollouts_end_softly_between_eleven_and_twenty_one_half_ranges() -> None:
