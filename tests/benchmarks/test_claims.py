@@ -16,7 +16,7 @@ SUMMARY = {"dataset": "somewhere", "seeds": [20, 21], "score": NUMBERS, "seconds
 SUMMARY |= {"score_by_regret": NUMBERS, "posterior_entropy": {"mean": 0.5}, "steps": {"mean": 20.0}}
 ROWS = [
     {"step": 10, "loss": 1.0},
-    {"step": 20, "score": 1.23456, "imagined_return": 2, "posterior_entropy": 1, "kl_mu": 0},
+    {"step": 20, "score": 1.23456, "model_return": 2, "posterior_entropy": 1, "kl_mu": 0},
 ]
 
 
@@ -102,7 +102,7 @@ def test_locomotion(started, tmp_path: Path, monkeypatch, capsys) -> None:
     assert found["runs"] == " ".join(["pspo", "train", "hopper-medium.hdf5", *words])
     assert (found["manifest"], found["beside"]) == ({"seed": 20}, beside)
     assert found["summary"] == SUMMARY | {"dataset": "hopper-medium"}
-    curve = [{"step": 20, "score": 1.235, "imagined_return": 2, "posterior_entropy": 1, "kl_mu": 0}]
+    curve = [{"step": 20, "score": 1.235, "model_return": 2, "posterior_entropy": 1, "kl_mu": 0}]
     assert found["curves"] == {"seed-20": curve, "seed-21": curve}
     row = "| hopper-medium | uniform-posterior | 90.0 ± 1.0 | 89.0, 91.0 | 40.0 | 60.0 | 45.0 | 2 |"
     assert row in capsys.readouterr().out

@@ -27,4 +27,4 @@ def test_it_trains_on_a_file_of_halfcheetahs_size(monkeypatch, tmp_path: Path, c
     assert kept["command"].startswith("pspo train halfcheetah.hdf5 --task halfcheetah")
     assert (kept["rows"], kept["array_bytes"]) == (3000, 3000 * (4 * (2 * 17 + 6 + 1) + 2))
     assert kept["peak_bytes"] > 0
-    assert "3,000 rows" in capsys.readouterr().out
+    assert "3,000 transitions" in capsys.readouterr().out

@@ -40,6 +40,7 @@ REMOVED = {"policy_wait": 0}
 """Settings that are gone, with the value that means what happens now."""
 
 METRICS = {
+    "chain_age": "rollout_age",
     "f_spread": "f_scale",
     "imagined_episodes": "model_episodes",
     "imagined_return": "model_return",
