@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,7 +17,6 @@ from pspo.algorithms.adm import algorithm as adm
 from pspo.algorithms.adm.algorithm import Arrays, History, Setup
 from pspo.algorithms.adm.model import any_step
 from pspo.algorithms.registry import preset
-from pspo.core.config import build
 from pspo.core.progress import silent
 from pspo.data.batches import device_dataset
 from pspo.data.normalise import fit_normaliser, normaliser_in
@@ -26,7 +25,7 @@ from pspo.dynamics.termination import KnownTermination, NeverTerminates
 from pspo.dynamics.uncertainty import lag_std
 from pspo.training.dry_run import describe
 from tests.algorithms.baseline_cases import f32, same_bits
-from tests.algorithms.contract_cases import make_case
+from tests.algorithms.contract_cases import make_case, trained, usual
 from tests.algorithms.tiny_task import ACTIONS, EPISODE, OBS, tiny_dataset
 from tests.dynamics.dynamics_cases import unlimited
 
@@ -206,25 +205,15 @@ def test_a_rollout_stops_at_its_end_and_keeps_its_own_history() -> None:
         assert np.all(seen[t][1] == LAGS)
 
 
-@cache
-def case() -> Any:
-    return make_case("adm", tiny_dataset(400), **TINY)
-
-
-@cache
-def chunk() -> tuple[Any, Any]:
-    return case().start(0), case().run_chunk(case().start(0))[0]
-
-
 def test_a_chunk_begins_with_rollouts_from_states_of_the_dataset() -> None:
-    before, after = chunk()
+    case, (before, after) = usual("adm"), trained("adm")[:2]  # one program with the contract suite
     assert int(before.buffer.size) == 0
-    assert before.buffer.capacity == 40 * 4 * case().config.retain
+    assert before.buffer.capacity == 200 * case.config.retain
     size = int(after.buffer.size)
-    assert size == 160
+    assert size == 200
     rows = [np.asarray(part)[:size] for part in after.buffer.rows]
-    states = np.asarray(case().device_data.transitions.obs)
-    assert all((np.abs(states - first).max(1) < 1e-6).any() for first in rows[0][:40])
+    states = np.asarray(case.device_data.transitions.obs)
+    assert all((np.abs(states - first).max(1) < 1e-6).any() for first in rows[0])
     assert np.abs(rows[1]).max() <= 1.0
     assert np.isfinite(rows[2]).all()
     assert np.isin(rows[3][:, 2], np.arange(EPISODE + 1)).all()  # counters stay on their values
@@ -232,8 +221,8 @@ def test_a_chunk_begins_with_rollouts_from_states_of_the_dataset() -> None:
 
 
 def test_the_temperature_stays_and_everything_else_learns() -> None:
-    before, after = chunk()
-    assert float(np.exp(after.agent.params.log_alpha)) == pytest.approx(0.3)
+    before, after = trained("adm")[:2]
+    assert float(np.exp(after.agent.params.log_alpha)) == pytest.approx(0.1)
     assert same_bits(before.agent.params.log_alpha, after.agent.params.log_alpha)
     for part in ("actor", "critic"):
         assert not same_bits(getattr(before.agent.params, part), getattr(after.agent.params, part))
@@ -263,10 +252,9 @@ def test_with_one_lag_there_is_no_penalty() -> None:
 
 
 def test_what_is_prepared_is_reported() -> None:
-    config = build(adm.Config, preset("adm", "smoke", None) | TINY)
-    setup, info = adm.prepare(config, tiny_dataset(400), 0, silent)
+    setup, info = adm.prepare(usual("adm").config, tiny_dataset(), 0, silent)
     assert setup.lags == LAGS
-    assert setup.arrays.past.tolist() == [row % EPISODE for row in range(400)]
+    assert setup.arrays.past.tolist() == [row % EPISODE for row in range(4000)]
     assert (info["termination"], info["reward"]) == ("none", "learned")
     assert len(info["any_step"]["holdout_error"]) == LAGS
     assert {"digest", "key", "cached", "k_step_error", "holdout_log_likelihood"} <= set(info["any_step"])
