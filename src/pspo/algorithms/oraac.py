@@ -55,7 +55,7 @@ class Config(BatchConfig):
     depth: Annotated[int, Bounds(1, 8)] = 2
     """Hidden layers of the VAE's two networks; the shapes of critic and actor are the authors'."""
     risk: Literal["cvar", "wang", "cpw", "neutral"] = "cvar"
-    """Risk measure that the actor raises, all from the paper: mean of the worst returns, a mean with smoothly shifted
+    """Risk measure that the actor raises: mean of the worst returns, a mean with smoothly shifted
     weights (Wang), one as people weigh chances (CPW: both tails count more), or the plain mean."""
     risk_level: Annotated[float, Bounds(1e-6, 1.0)] = 0.1
     """alpha of cvar: the worst fraction that counts; 1 is the plain mean."""

@@ -62,7 +62,7 @@ class SoftConfig(SyntheticConfig):
     alpha: Annotated[float, Bounds(1e-6, 1e6)] = 1.0
     """Initial temperature of SAC."""
     adapt_alpha: bool = True
-    """Adapt the temperature to the entropy; false keeps it fixed (as ADM does)."""
+    """Adapt the temperature to the entropy; false keeps it fixed (ADM's authors)."""
     entropy_goal: Annotated[float, Bounds(-100.0, 100.0)] = -1.0
     """Entropy that the temperature is adapted to, in nats per action column."""
     critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
@@ -70,7 +70,7 @@ class SoftConfig(SyntheticConfig):
     actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
     """Learning rate of actor and temperature."""
     actor_decay: bool = False
-    """Decay the actor's learning rate to zero along a cosine (as ADM and COMBO do)."""
+    """Decay the actor's learning rate to zero along a cosine (ADM's authors, OfflineRL-Kit's COMBO)."""
     tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target critics."""
 

@@ -50,7 +50,7 @@ class NaturalConfig:
     paths: Annotated[int, Bounds(1, 1_000_000)] = 50
     """Rollouts per member and iteration."""
     start_anywhere: Annotated[float, Bounds(0.0, 1.0)] = 0.0
-    """Fraction of rollouts from any state of the dataset, as in the authors' code; others start where episodes do."""
+    """Fraction of rollouts from any state, for datasets of few episodes; others start where episodes do."""
     cloning_steps: Annotated[int, Bounds(0, 1_000_000_000)] = 5000
     """Gradient steps of behaviour cloning at the start."""
     cloning_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
