@@ -49,7 +49,7 @@ class Algorithm(Protocol):
     HEADLINE: tuple[str, ...]
     """Metrics shown in the progress display, the most telling first."""
 
-    def prepare(self, config: Any, dataset: Dataset, seed: int, progress: Progress) -> tuple[Any, dict[str, Any]]:
+    def prepare(self, config: Any, dataset: Dataset, seed: int, progress: Progress) -> tuple[SetupLike, dict[str, Any]]:
         """The fixed setup of a run, and what to report about it (written to models.json)."""
         ...
 
