@@ -99,6 +99,14 @@ def test_a_damaged_entry_is_made_again_and_repaired(how: str) -> None:
     assert remember("thing", shape, Maker(4.0))[2] is True
 
 
+def test_temporary_files_of_a_killed_process_are_removed(own_cache) -> None:
+    own_cache.mkdir()
+    for name in (".key.safetensors.abcd1234", ".other.safetensors.abcd1234"):
+        (own_cache / name).write_text("x")
+    remember("key", like, Maker())
+    assert {path.name for path in own_cache.glob(".*")} == {".other.safetensors.abcd1234"}
+
+
 def test_a_failing_maker_leaves_no_entry() -> None:
     def fail():
         raise KeyboardInterrupt

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pspo.core import files
 from pspo.core.errors import UserError
 from pspo.core.files import (
     Corrupt,
@@ -264,3 +265,21 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path) -> None:
         assert not entered.wait(0.2)
     assert entered.wait(5.0)
     thread.join()
+
+
+def test_without_a_home_the_cache_is_a_folder_of_this_user_alone(tmp_path, monkeypatch) -> None:
+    for name in ("PSPO_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(files.tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = files.cache_folder()
+    assert folder == files.cache_folder()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="belongs to somebody else: set PSPO_CACHE"):
+        files.cache_folder()

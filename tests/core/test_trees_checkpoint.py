@@ -14,8 +14,9 @@ import pytest
 
 from pspo.core import checkpoint
 from pspo.core.files import Corrupt, write_arrays
-from pspo.core.trees import from_arrays, to_arrays
+from pspo.core.trees import Expected, from_arrays, to_arrays
 from pspo.nets.mlp import MLP
+from tests.arrays import assert_equal_bits
 
 
 class Made(NamedTuple):
@@ -41,13 +42,6 @@ def made(seed: int = 0, step: int = 0) -> Made:
     )
 
 
-def assert_same_bits(result: Any, expected: Any) -> None:
-    assert jax.tree.structure(result) == jax.tree.structure(expected)
-    for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=True):
-        assert (a.shape, a.dtype) == (b.shape, b.dtype)
-        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
-
-
 def silence(message: str) -> None:
     raise AssertionError(f"unexpected warning: {message}")
 
@@ -63,16 +57,16 @@ def damage(path: Path) -> None:
 
 def test_a_tree_is_read_back_bit_for_bit() -> None:
     state = made(3, 5)
-    assert_same_bits(from_arrays(made(), to_arrays(state)), state)
+    assert_equal_bits(from_arrays(made(), to_arrays(state)), state)
 
 
 def test_shapes_are_enough_to_read_a_tree() -> None:
     state = made(3, 5)
-    assert_same_bits(from_arrays(jax.eval_shape(made), to_arrays(state)), state)
+    assert_equal_bits(from_arrays(jax.eval_shape(made), to_arrays(state)), state)
 
 
 def test_a_length_of_none_is_any_and_the_others_still_count() -> None:
-    like = {"a": jax.ShapeDtypeStruct((None, 2), jnp.int32)}
+    like = {"a": Expected((None, 2), np.dtype(np.int32))}
     for rows in (0, 5):
         array = np.ones((rows, 2), np.int32)
         np.testing.assert_array_equal(from_arrays(like, {"['a']": array})["a"], array)
@@ -118,7 +112,7 @@ def test_a_checkpoint_is_read_back_bit_for_bit(tmp_path) -> None:
     result = checkpoint.load_newest(tmp_path / "checkpoints", made(), silence)
     assert result is not None
     assert result[0] == 40
-    assert_same_bits(result[1], state)
+    assert_equal_bits(result[1], state)
 
 
 @pytest.mark.parametrize(("took", "pause"), [(0.0, 2.0), (0.05, 2.0), (0.1, 2.0), (0.2, 4.0), (3.0, 60.0)])
@@ -138,7 +132,7 @@ def test_the_newest_two_are_kept_and_the_newest_is_read(tmp_path) -> None:
     assert result is not None
     step, state = result
     assert step == 1000
-    assert_same_bits(state, without_scalars(1000))
+    assert_equal_bits(state, without_scalars(1000))
 
 
 def test_no_checkpoint_is_none(tmp_path) -> None:
@@ -166,7 +160,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(tmp_path, ho
     result = checkpoint.load_newest(tmp_path, without_scalars(0), messages.append)
     assert result is not None
     assert result[0] == 10
-    assert_same_bits(result[1], without_scalars(10))
+    assert_equal_bits(result[1], without_scalars(10))
     assert len(messages) == 1
     assert "damaged" in messages[0]
 
@@ -205,3 +199,13 @@ def test_damaged_newer_files_do_not_push_out_a_good_one(tmp_path) -> None:
     result = checkpoint.load_newest(tmp_path, without_scalars(0), lambda _: None)
     assert result is not None
     assert result[0] == 10
+
+
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path) -> None:
+    checkpoint.save(tmp_path, 10, without_scalars(10))
+    for name in (".0000000020.safetensors.abcd_123", ".mine", ".notes.safetensors.abcd1234", "0000000099.txt"):
+        (tmp_path / name).write_text("x")
+    checkpoint.save(tmp_path, 30, without_scalars(30))
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {".mine", ".notes.safetensors.abcd1234", "0000000099.txt"} < names  # which are somebody's own
+    assert ".0000000020.safetensors.abcd_123" not in names

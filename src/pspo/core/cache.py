@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from pspo.core.files import Corrupt, cache_folder, digest, locked, read_arrays, write_arrays
+from pspo.core.files import Corrupt, cache_folder, digest, locked, read_arrays, remove_leftovers, write_arrays
 from pspo.core.trees import from_arrays, to_arrays
 
 T = TypeVar("T")
@@ -31,7 +32,8 @@ def content_key(kind: str, recipe: int, dataset: Any, norm: NamedArrays | None, 
     """
     digest = hashlib.sha256(f"{kind} {recipe} {dataset.hash} {seed}".encode())
     for name, array in norm._asdict().items() if norm else ():
-        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+        if array is not None:  # of what most data do not have
+            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     digest.update(json.dumps(dataclasses.asdict(config), sort_keys=True).encode())
     return f"{kind}-{digest.hexdigest()[:24]}"
 
@@ -49,6 +51,7 @@ def remember(
             return from_arrays(like(), arrays), metadata | {"digest": digest(arrays)}, True
         except (Corrupt, FileNotFoundError):
             pass  # absent or damaged: compute it
+        remove_leftovers(cache_folder(), re.escape(_path(key).name))
         tree, metadata = make()
         store(key, tree, metadata)
     return tree, metadata | {"digest": digest(to_arrays(tree))}, False

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pspo.core.errors import UserError
-from pspo.core.files import Corrupt, read_arrays, write_arrays
+from pspo.core.files import Corrupt, read_arrays, remove_leftovers, write_arrays
 from pspo.core.renamed import new_array_name
 from pspo.core.trees import from_arrays, to_arrays
 
@@ -27,6 +27,7 @@ def save(folder: Path, step: int, state: Any) -> None:
     """Write a checkpoint and remove those that are no longer needed."""
     require_inside(folder)
     folder.mkdir(exist_ok=True)
+    remove_leftovers(folder, r"[0-9]{10,}\.safetensors")
     write_arrays(folder / f"{step:010d}.safetensors", to_arrays(state), {"step": step})
     # Later files are damaged: this run resumed from before them, and they must not push out good ones.
     later = [path for path in _files(folder) if int(path.stem) > step]

@@ -1,4 +1,4 @@
-"""Threads and compiled programs.
+"""Threads, devices and compiled programs.
 
 Results depend on how many threads split a sum, so a run records them and resumes with them. Compiled
 programs are kept between runs: the second run of a preset starts in seconds.
@@ -7,6 +7,7 @@ programs are kept between runs: the second run of a preset starts in seconds.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import platform
 import sys
@@ -37,6 +38,32 @@ def use_threads(count: int) -> None:
 def threads() -> int:
     """Threads that XLA uses in this process."""
     return int(os.environ.get("NPROC") or cores())
+
+
+DEVICES = ("auto", "cpu", "gpu")
+GPU_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
+
+
+def use_device(name: str) -> None:
+    """Let JAX compute there; "auto" is JAX's own choice, a GPU where it finds one. Before JAX is used."""
+    if name == "auto":
+        return
+    if name == "gpu" and not any(importlib.util.find_spec(plugin) for plugin in GPU_PLUGINS):
+        raise UserError("JAX for GPUs is not installed: pip install 'pspo[cuda12]', or --device cpu.")
+    os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda"}[name]
+    if name == "gpu":
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several seeds share one GPU
+
+
+def require_device() -> None:
+    """Raise UserError if the chosen device cannot be used."""
+    import jax
+
+    try:
+        jax.devices()
+    except RuntimeError as problem:
+        reason = " ".join(str(problem).split())[:200]
+        raise UserError(f"JAX cannot use the device ({reason}): check the driver, or choose --device cpu.") from None
 
 
 def keep_compiled_programs() -> None:

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -49,6 +50,17 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     except OSError as problem:
         problem.filename = str(path)  # the name that the user knows; for a full disk there is none
         raise
+
+
+def remove_leftovers(folder: Path, name: str) -> None:
+    """Remove temporary files of `write_atomic` whose process was killed; `name` is a regular expression.
+
+    Only for who holds the lock of these files: those of a living process look the same.
+    """
+    pattern = re.compile(rf"\.(?:{name})\.\w{{8}}")
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if pattern.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -100,9 +112,16 @@ def _whole_number(digits: str) -> int:
     return int(digits)
 
 
+def refuse_pipes(path: Path) -> None:
+    """Opening a pipe would wait for a writer, for ever if there is none; a device may have no end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError("it is a pipe or a device")
+
+
 def read_json(path: Path) -> Any:
     """A JSON file of a run directory; a damaged one is a UserError."""
     try:
+        refuse_pipes(path)
         return parse_json(path.read_text())
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: is {path.parent} a run directory?") from None
@@ -131,6 +150,7 @@ def read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
     try:
+        refuse_pipes(path)
         with safe_open(path, framework="numpy") as file:
             seal = parse_json((file.metadata() or {}).get("pspo", "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
@@ -163,7 +183,21 @@ def cache_folder() -> Path:
     base = os.environ.get("PSPO_CACHE")
     if base:
         return Path(base)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pspo"
+    if chosen := os.environ.get("XDG_CACHE_HOME"):
+        return Path(chosen) / "pspo"
+    try:
+        return Path.home() / ".cache" / "pspo"
+    except RuntimeError:  # neither $HOME nor an entry in the password file, as in many containers
+        return _own_temporary_folder()
+
+
+def _own_temporary_folder() -> Path:
+    """The same for every process of this user, and refused if somebody else has made it."""
+    folder = Path(tempfile.gettempdir()) / f"pspo-cache-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid() or folder.is_symlink():
+        raise UserError(f"{folder} belongs to somebody else: set PSPO_CACHE to a folder of yours.")
+    return folder
 
 
 @contextlib.contextmanager

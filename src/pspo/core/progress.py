@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pspo.core.terminal import console, printable, show
+
 Progress = Callable[[str, int, int, dict[str, float]], None]
 """Called as (stage, done, total, numbers to show)."""
 
@@ -21,8 +23,12 @@ class Reporter:
     """How a long task reports to the person who waits for it."""
 
     progress: Progress = silent
-    message: Callable[[str], None] = print
+    message: Callable[[str], None] = show
     """Called with a sentence to show."""
+
+
+NO_REPORT = Reporter(message=lambda text: None)
+"""No display and no messages."""
 
 
 def _numbers(numbers: dict[str, float]) -> str:
@@ -48,14 +54,13 @@ class Lines:
         if done >= total or now - self.last.get(stage, -1e9) > 10:
             self.last[stage] = now
             rate = f"{(done - first) / (now - started):.0f}/s  " if now > started and done > first else ""
-            print(f"{stage}: {done}/{total}  {rate}{_numbers(numbers)}", file=sys.stderr, flush=True)
+            show(f"{stage}: {done}/{total}  {rate}{_numbers(numbers)}", error=True)
 
 
 class Bars:
     """For terminals."""
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -66,7 +71,7 @@ class Bars:
         )
 
         self.progress = Progress(
-            TextColumn("{task.description:16}"),
+            TextColumn("{task.description:16}", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
@@ -74,7 +79,7 @@ class Bars:
             TextColumn("left"),
             TimeRemainingColumn(),
             TextColumn("{task.fields[numbers]}"),
-            console=Console(stderr=True),
+            console=console(stderr=True),
         )
         self.tasks: dict[str, tuple[Any, float, int]] = {}
 
@@ -87,7 +92,7 @@ class Bars:
 
     def __call__(self, stage: str, done: int, total: int, numbers: dict[str, float]) -> None:
         if stage not in self.tasks:
-            task = self.progress.add_task(stage, total=total, completed=done, rate="", numbers="")
+            task = self.progress.add_task(printable(stage), total=total, completed=done, rate="", numbers="")
             self.tasks[stage] = (task, time.monotonic(), done)
         task, started, first = self.tasks[stage]
         seconds = time.monotonic() - started

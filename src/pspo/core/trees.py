@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeVar
 
 import jax
@@ -13,6 +14,14 @@ from pspo.core.files import Corrupt
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Expected:
+    """A leaf that is not known yet, where lengths may be None for any; JAX's own ShapeDtypeStruct refuses that."""
+
+    shape: tuple[int | None, ...]
+    dtype: np.dtype
+
+
 def to_arrays(tree: object) -> dict[str, np.ndarray]:
     """Every leaf of a tree, by its path."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
@@ -20,10 +29,7 @@ def to_arrays(tree: object) -> dict[str, np.ndarray]:
 
 
 def from_arrays(like: T, arrays: dict[str, np.ndarray]) -> T:
-    """A tree with the structure of `like` (arrays or shapes) from named arrays; any difference is an error.
-
-    None in a shape of `like` stands for any length.
-    """
+    """A tree with the structure of `like` (arrays, shapes or `Expected`); a difference is an error."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     names = [jax.tree_util.keystr(path) for path, _ in leaves]
     if set(names) != set(arrays):

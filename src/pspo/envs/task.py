@@ -62,6 +62,11 @@ class Task:
                 f"{what} has {given.obs_dim} numbers per state and {given.action_dim} per action, and the task "
                 f"'{self.name}' has {self.obs_dim} and {self.action_dim}: name the task that fits, or none."
             )
+        if getattr(given, "encoder", None) is not None:
+            raise UserError(
+                f"{what} has columns that are encoded (`pspo data info` shows them), and the simulator of the task "
+                f"'{self.name}' gives plain float32 numbers: name no task."
+            )
 
     @property
     def optimal_score(self) -> float | None:

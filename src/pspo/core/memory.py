@@ -1,0 +1,46 @@
+"""How much memory this process may use: that of the machine, of its container (cgroups), or of its own limit."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+OWN_GROUPS = Path("/proc/self/cgroup")
+
+
+def memory_limit() -> int:
+    """In bytes, the lowest of all limits."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    own, _ = resource.getrlimit(resource.RLIMIT_AS)  # as `ulimit -v` sets it
+    return min(machine, own if own != resource.RLIM_INFINITY else machine, *_group_limits())
+
+
+def _group_limits() -> Iterator[int]:
+    """Of the process's groups and of all groups around them; inside a container only the innermost may be visible."""
+    for path in _limit_files():
+        try:
+            text = path.read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():  # otherwise "max", which is none
+            yield int(text)
+
+
+def _limit_files() -> Iterator[Path]:
+    try:
+        lines = OWN_GROUPS.read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in [*lines, "0::/", "0:memory:/"]:
+        _, controllers, group = line.split(":", 2) if line.count(":") >= 2 else ("", "none", "")
+        if controllers == "":  # version 2
+            folder, name = CONTROL_GROUPS, "memory.max"
+        elif "memory" in controllers.split(","):  # version 1
+            folder, name = CONTROL_GROUPS / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        inner = folder / group.strip("/")
+        yield from (part / name for part in (inner, *inner.parents) if part.is_relative_to(folder))

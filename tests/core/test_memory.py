@@ -1,0 +1,62 @@
+"""Limits of memory: the machine's, those of control groups of both versions, and the process's own."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from pspo.core import memory
+
+MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch) -> Path:
+    """A made-up /sys/fs/cgroup; this process is in job/task."""
+    monkeypatch.setattr(memory, "CONTROL_GROUPS", tmp_path)
+    monkeypatch.setattr(memory, "OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    (tmp_path / "job" / "task").mkdir(parents=True)
+    (tmp_path / "memory" / "job" / "task").mkdir(parents=True)
+    return tmp_path
+
+
+def test_without_groups_it_is_the_machine(groups: Path) -> None:
+    assert memory.memory_limit() == MACHINE
+
+
+@pytest.mark.parametrize("inner", ["job/task", "job", ""])
+def test_any_group_around_the_process_may_limit_it(groups: Path, inner: str) -> None:
+    (groups / "own").write_text("0::/job/task\n")
+    (groups / "job" / "task" / "memory.max").write_text("max\n")
+    (groups / inner / "memory.max").write_text("5000\n")
+    assert memory.memory_limit() == 5000
+
+
+@pytest.mark.parametrize("inner", ["job/task", "job", ""])
+def test_groups_of_version_1(groups: Path, inner: str) -> None:
+    (groups / "own").write_text("7:cpu,memory:/job/task\n3:pids:/job\n")
+    (groups / "memory" / "job" / "task" / "memory.limit_in_bytes").write_text(f"{2**63 - 4096}\n")
+    (groups / "memory" / inner / "memory.limit_in_bytes").write_text("6000\n")
+    assert memory.memory_limit() == 6000
+
+
+def test_a_container_that_sees_only_its_own_group(groups: Path) -> None:
+    (groups / "own").write_text("0::/../../elsewhere\n")
+    (groups / "memory.max").write_text("7000\n")
+    assert memory.memory_limit() == 7000
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "::", "0:", "\x00"])
+def test_odd_files_are_no_limit(groups: Path, text: str) -> None:
+    (groups / "own").write_text(text)
+    (groups / "memory.max").write_text("-1")
+    assert memory.memory_limit() == MACHINE
+
+
+def test_the_limit_of_the_process_counts(groups: Path, monkeypatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (8000, resource.RLIM_INFINITY))
+    assert memory.memory_limit() == 8000
