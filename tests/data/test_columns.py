@@ -1,4 +1,4 @@
-"""Which column is which: patterns, natural order, usual names, and one sentence where they are ambiguous."""
+"""Which column is which: patterns, their order, usual names, and one sentence where they are ambiguous."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from hypothesis import strategies as st
 from pspo.core.errors import UserError
 from pspo.data import Columns
 from pspo.data.columns import ROLES, as_columns, choose, natural_key
+from tests.refusals import message_of
 
 
 def refusal(names: list[str], **patterns: str) -> str:
-    with pytest.raises(UserError) as caught:
-        choose(names, Columns(**patterns))
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return message_of(choose, names, Columns(**patterns))
 
 
 @given(st.lists(st.integers(0, 10_000), unique=True, min_size=1), st.randoms())
-def test_numbered_columns_are_taken_in_the_order_of_their_numbers(numbers: list[int], rng: random.Random) -> None:
+def test_columns_are_taken_in_the_order_of_the_table(numbers: list[int], rng: random.Random) -> None:
     names = [f"x{number}" for number in numbers] + ["u", "r", "end"]
     rng.shuffle(names)
     result = choose(names, Columns(obs="x*", action="u", reward="r", terminal="end"))
     assert result == {
-        "obs": [f"x{number}" for number in sorted(numbers)],
+        "obs": [name for name in names if name.startswith("x")],
         "action": ["u"],
         "reward": ["r"],
         "terminal": ["end"],
@@ -41,6 +39,48 @@ def test_natural_order() -> None:
 def test_the_order_of_patterns_is_kept_and_nothing_is_taken_twice() -> None:
     result = choose(["a", "b2", "b10", "u", "r", "end"], Columns("b10, a, b*", "u", "r", terminal="end"))
     assert result["obs"] == ["b10", "a", "b2"]
+
+
+# The next state
+
+
+@pytest.mark.parametrize(
+    ("obs", "next_obs"),
+    [
+        (["obs_b", "obs_a", "obs_10", "obs_9"], ["next_obs_9", "next_obs_a", "next_obs_10", "next_obs_b"]),
+        (["obs.b", "obs.a"], ["nextObs.a", "nextObs.b"]),
+        (["state_b", "state_a"], ["state_next_a", "state_next_b"]),
+        (["s1", "s0"], ["ns0", "ns1"]),
+    ],
+)
+def test_detected_next_states_follow_the_states_by_name(obs: list[str], next_obs: list[str]) -> None:
+    result = choose([*next_obs, *obs, "action", "reward", "done"], Columns())
+    assert result["obs"] == obs
+    for name, after in zip(obs, result["next_obs"], strict=True):
+        assert after.replace("next_", "").replace("nextO", "o").replace("ns", "s") == name
+
+
+@pytest.mark.parametrize(
+    ("patterns", "names", "expected"),
+    [
+        ({"obs": "p*", "next_obs": "q*"}, ["q0", "p1", "q1", "p0"], ["q1", "q0"]),
+        ({"obs": "*_t", "next_obs": "*_t1"}, ["b_t", "a_t", "a_t1", "b_t1"], ["b_t1", "a_t1"]),
+        ({"obs": "b,a", "next_obs": "next_*"}, ["a", "b", "next_a", "next_b"], ["next_b", "next_a"]),
+        ({"obs": "x?", "next_obs": "next_xa,next_xb"}, ["xb", "xa", "next_xa", "next_xb"], ["next_xb", "next_xa"]),
+        ({"obs": "b,a", "next_obs": "one,two"}, ["two", "a", "b", "one"], ["one", "two"]),  # the lists are the pairs
+    ],
+)
+def test_chosen_next_states_follow_the_states(patterns: dict[str, str], names: list[str], expected: list[str]) -> None:
+    assert choose([*names, "action", "reward", "done"], Columns(**patterns))["next_obs"] == expected
+
+
+def test_pairs_that_names_do_not_tell_or_contradict_are_refused() -> None:
+    rest = ["action", "reward", "done"]
+    message = refusal(["x_a", "x_b", "y_c", "y_d", *rest], obs="x_*", next_obs="y_*")
+    assert "do not tell which of the next state's columns 'y_c', 'y_d'" in message
+    assert "in the same order" in message
+    message = refusal(["a", "b", "next_a", "next_b", *rest], obs="b,a", next_obs="next_a,next_b")
+    assert "'next_a' is listed as the next 'b'" in message
 
 
 def test_brackets_are_not_wild_and_a_column_may_be_called_star() -> None:
@@ -142,3 +182,22 @@ def test_what_is_no_mapping_is_refused(given: object) -> None:
 
 def test_a_dictionary_does_as_well() -> None:
     assert as_columns({"obs": "x*, y", "action": ["u"], "reward": None}) == Columns(obs=("x*", "y"), action="u")
+
+
+class CountedName(str):
+    """A name that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedName.compared += 1
+        return str.__eq__(self, other)
+
+
+@pytest.mark.parametrize("given", [{}, {"obs": "obs_*"}, {"obs": ",".join(f"obs_{i}" for i in range(1000))}])
+def test_the_work_grows_with_the_number_of_columns_not_its_square(given, monkeypatch) -> None:
+    names = [CountedName(name) for name in (*(f"obs_{i}" for i in range(1000)), "action", "reward", "terminal")]
+    monkeypatch.setattr(CountedName, "compared", 0)
+    assert len(choose(list(names), Columns(**given))["obs"]) == 1000
+    assert CountedName.compared < 30 * len(names)

@@ -20,6 +20,7 @@ from pspo.core.errors import UserError
 from pspo.data import load_dataset
 from pspo.data.readers.d4rl import NAMES, d4rl_name
 from tests.data.made_up_data import clean_d4rl
+from tests.refusals import message_of
 
 NAME, FILE = "hopper-medium-replay-v2", "hopper_medium_replay-v2.hdf5"
 
@@ -109,10 +110,7 @@ def cached(tmp_path: Path) -> set[str]:
 
 
 def refusal(**options: Any) -> str:
-    with pytest.raises(UserError) as caught:
-        load_dataset(NAME, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return message_of(load_dataset, NAME, **options)
 
 
 def test_a_file_is_downloaded_once(server: Server, content: bytes, tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def test_what_was_assumed_while_reading_is_a_warning() -> None:
 
 
 def test_a_single_row_can_be_checked() -> None:
-    assert [finding.code for finding in check(Dataset(**clean_fields(rows=1)))] == ["one-episode"]
+    assert [finding.code for finding in check(Dataset(**clean_fields(rows=1)))] == ["too-few", "one-episode"]
 
 
 def test_a_file_with_wrong_shapes_is_a_finding(tmp_path: Path) -> None:

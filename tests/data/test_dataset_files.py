@@ -15,16 +15,11 @@ from hypothesis import given
 from pspo.core.errors import UserError
 from pspo.data import Dataset, load, load_dataset, load_npz, save_npz
 from tests.data.made_up_data import clean_d4rl, clean_fields, datasets
+from tests.refusals import message_of
 
 
 def refusal(path: Path) -> str:
-    """The message with which a file is refused; one line, and it names the file."""
-    with pytest.raises(UserError) as caught:
-        load_npz(path)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert path.name in message
-    return message
+    return message_of(load_npz, path, naming=path.name)
 
 
 class BombWhenUnpickled:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pspo.core.errors import UserError
 from pspo.data import load_dataset
+from tests.refusals import message_of
 
 minari = pytest.importorskip("minari")
 
@@ -60,10 +60,7 @@ def create(
 
 
 def refusal(source: str) -> str:
-    with pytest.raises(UserError) as caught:
-        load_dataset(source)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return message_of(load_dataset, source)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -105,8 +102,11 @@ def test_actions_without_bounds_get_those_of_the_data(folder: Path) -> None:
 def test_what_is_not_flat_is_refused(folder: Path) -> None:
     buffers, _ = episodes()
     buffers = [dataclasses.replace(b, actions=np.zeros(len(b.rewards), np.int64)) for b in buffers]
-    create("toy/choices-v0", buffers, action_space=spaces.Discrete(3))
-    assert "actions of 'toy/choices-v0' are Discrete(3)" in refusal("minari:toy/choices-v0")
+    create("toy/choices-v0", buffers, action_space=spaces.Discrete(3, start=1))
+    assert "is not among the labels 1, 2, 3" in refusal("minari:toy/choices-v0")
+    buffers = [dataclasses.replace(b, actions=np.zeros((len(b.rewards), 2), np.int64)) for b in buffers]
+    create("toy/several-v0", buffers, action_space=spaces.MultiDiscrete([3, 2]))
+    assert "actions of 'toy/several-v0' are MultiDiscrete" in refusal("minari:toy/several-v0")
     buffers, _ = episodes(lambda obs: {"deep": {"place": obs}})
     create("toy/deep-v0", buffers, spaces.Dict({"deep": spaces.Dict({"place": OBS})}))
     assert "the part 'deep' of the observations" in refusal("minari:toy/deep-v0")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pspo.data import Dataset
+from pspo.data import Dataset, normalise
 from pspo.data.batches import device_dataset, pick_transitions, sample_transitions
 from pspo.data.normalise import Normaliser, fit_normaliser, squash
 
@@ -240,6 +240,51 @@ def test_constant_columns_are_harmless() -> None:
     assert norm.grid_column.tolist() == []
     encoded = norm.encode(np.array([[5.0, 3.0], [6.0, 3.0]], np.float32))
     np.testing.assert_allclose(encoded[:, 0], [0.0, 1.0], atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3), (0,)])
+def test_several_grids_are_those_of_each_column_side_by_side(shape) -> None:
+    random = np.random.default_rng(0)
+    data = np.stack([random.integers(0, 9, 500), random.normal(size=500), random.integers(0, 2, 500) * 0.3], axis=1)
+    columns, points = normalise._grids(data.astype(np.float32))
+    assert columns == [0, 2]
+    zeros, ones = np.zeros(3, np.float32), np.ones(3, np.float32)
+    norm = Normaliser(zeros, ones, zeros, ones, np.array(columns), points, zeros, ones, np.float32(1.0))
+    obs = random.normal(scale=4.0, size=(*shape, 3)).astype(np.float32)
+    width = points.shape[1]
+    features, moved = norm.encode(obs), norm.snap(obs)
+    np.testing.assert_array_equal(features[..., :3], obs)
+    for g, column in enumerate(columns):
+        each = features[..., 3 + g * width : 3 + (g + 1) * width].reshape(-1, width)
+        for value, hats in zip(obs[..., column].reshape(-1), each, strict=True):
+            kept = np.unique(points[g])
+            weights = [np.interp(value, kept, np.eye(len(kept))[i]) for i in range(len(kept))]
+            np.testing.assert_allclose(hats[: len(kept)], weights, atol=1e-6)
+            assert not hats[len(kept) :].any()
+        nearest = points[g][np.abs(obs[..., column, None] - points[g]).argmin(-1)]
+        np.testing.assert_array_equal(moved[..., column], nearest)
+    np.testing.assert_array_equal(moved[..., 1], obs[..., 1])
+    np.testing.assert_array_equal(jnp.asarray(norm.encode(jnp.asarray(obs))), features)
+    np.testing.assert_array_equal(norm.snap(jnp.asarray(obs)), moved)
+
+
+def test_hundreds_of_flags_go_without_hats() -> None:
+    """Theirs are linear in the column itself, and 500 of them would be most of the network."""
+    random = np.random.default_rng(0)
+    flags = random.integers(0, 2, (700, 600)).astype(np.float32)
+    assert len(normalise._grids(flags[:, :500])[0]) == 500  # 1,000 hats
+    assert normalise._grids(flags)[0] == []
+    flags[:, 7], flags[:, 9] = np.arange(700) % 5, np.arange(700) % 3
+    columns, points = normalise._grids(flags)
+    assert columns == [7, 9]
+    assert points.shape == (2, 5)
+
+
+def test_hundreds_of_counters_get_hats_up_to_the_cap() -> None:
+    counters = (np.arange(700)[:, None] + np.arange(300)) % 20
+    columns, points = normalise._grids(counters.astype(np.float32))
+    assert columns == list(range(normalise.GRID_MAX_FEATURES // 20))
+    assert points.size <= normalise.GRID_MAX_FEATURES
 
 
 def test_no_grid_columns_is_plain_standardisation() -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from pspo.core.errors import UserError
 from pspo.data import Dataset, load_dataset, lost_in, save_dataset
 from pspo.data import save as save_module
+from pspo.data.column_order import in_order_of
 from pspo.data.load import READERS
 from tests.data.made_up_data import clean_fields, datasets
 
@@ -86,6 +87,32 @@ def test_tables_can_be_read_by_other_programs(tmp_path: Path) -> None:
         np.testing.assert_allclose(frame["obs_1"], dataset.obs[:, 1], rtol=1e-6)
         np.testing.assert_array_equal(frame["next_obs_0"].isna(), dataset.terminal)
         np.testing.assert_array_equal(frame["timeout"], dataset.timeout)
+
+
+NAMES = [  # of obs and action, and as columns of a table
+    (("obs_time", "obs_stock", "obs_price"), ("action_sell", "action_hedge"), "obs_time", "action_hedge"),
+    (("steps taken", "stock", "price"), ("sell", "hedge"), "obs_steps taken", "action_hedge"),
+    (("s2", "s10", "s1"), ("a1", "a0"), "s2", "a0"),
+    (("obs_b", "state_a", "next"), ("action_b", "reward"), "obs_0", "action_1"),  # have the same name
+    (("obs_a,b", 'obs_"c"', "obs_d"), ("u", "v"), "obs_0", "action_1"),
+]
+
+
+@pytest.mark.parametrize("suffix", [*KEEP_ALL, ".csv"])
+@pytest.mark.parametrize(("obs", "action", "first", "last"), NAMES)
+def test_names_of_columns_are_kept(tmp_path: Path, suffix: str, obs, action, first: str, last: str) -> None:
+    dataset = Dataset(**clean_fields(), next_known=~clean_fields()["terminal"], obs_names=obs, action_names=action)
+    result = load_dataset(save_dataset(dataset, tmp_path / f"x{suffix}"))
+    assert result.hash == dataset.hash
+    if suffix in (".npz", ".hdf5"):
+        assert (result.obs_names, result.action_names) == (obs, action)
+    else:
+        assert (result.obs_names[0], result.action_names[-1]) == (first, last)
+    lost = [sentence for sentence in lost_in(dataset, f"x{suffix}") if "names of the columns" in sentence]
+    assert len(lost) == (first == "obs_0" and suffix in (".csv", ".parquet"))
+    if first != "obs_0":  # the file can be given for a run on the dataset
+        brought = in_order_of(result, obs, action)
+        assert (brought.hash, brought.obs_names, brought.action_names) == (dataset.hash, obs, action)
 
 
 def test_losses_of_a_csv_are_reported() -> None:

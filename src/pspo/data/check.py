@@ -9,18 +9,35 @@ from typing import Any, Literal
 import numpy as np
 
 from pspo.core.errors import UserError
+from pspo.data.check_labels import broken_masks, rare_labels
 from pspo.data.dataset import Dataset
-from pspo.data.load import load_dataset
+from pspo.data.holdout import hold_out
+from pspo.data.load import columns_with_map, load_dataset
+from pspo.data.outliers import outliers
+from pspo.data.row_keys import row_keys
+from pspo.data.row_order import clocks, looks_shuffled, rows_are_independent
 
 # Bounds and actions may have been rounded differently on their way to float32; relative to the width of the bounds.
 BOUND_SLACK = 1e-6
 # Simulators that store states in float64 and next states in float32 differ by this much without being wrong.
+# The absolute difference is a fraction of the largest number of the column, where that is below one.
 CONTINUITY_RELATIVE, CONTINUITY_ABSOLUTE = 1e-4, 1e-6
+SMALL_RANGE = 1e-6  # numbers as small as this are often noise around a constant, or in a wrong unit
+FEW_STEPS = 256  # of float32 between the smallest and the largest value of a column
+NARROW = 1e-3  # of the width between the bounds of an action
+WRITTEN_TWICE = 0.95  # fraction of the rows that occur exactly twice
+FEW_ROWS = 20
+FEW_EPISODES = 10  # in a hold-out
+NEW_STATES = 0.1  # fraction of held-out rows outside the range of the others
+TRANSITION = ("obs", "action", "reward", "next_obs", "terminal", "timeout", "next_known")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """An error forbids training; a warning should be checked by a person. `row` is the first row with the problem."""
+    """An error forbids training; a warning should be checked by a person.
+
+    `row` is the first transition with the problem, by its index in the dataset; the message names its row in the file.
+    """
 
     level: Literal["error", "warning"]
     code: str
@@ -33,13 +50,40 @@ def check(dataset: Dataset) -> list[Finding]:
     return [*_errors(dataset), *_warnings(dataset)]
 
 
-def check_source(source: Any, **options: Any) -> tuple[Dataset | None, list[Finding]]:
-    """Like `check` for whatever `load_dataset` takes; data that cannot be loaded are a finding, not an exception."""
+def check_source(
+    source: Any, *, holdout: float | None = None, holdout_by: str | None = None, **options: Any
+) -> tuple[Dataset | None, list[Finding]]:
+    """Like `check` for whatever `load_dataset` takes; data that cannot be loaded are a finding, not an exception.
+
+    With a `holdout`, the part that is held out is also compared with the rest.
+    """
     try:
         dataset = load_dataset(source, **options)
+        columns, _ = columns_with_map(source, options.get("columns"))
+        by = holdout_by or ("time" if columns and columns.time else "episode")
+        training, held_out, _ = hold_out(dataset, holdout, by)
     except UserError as error:
         return None, [Finding("error", "unreadable", str(error))]
-    return dataset, check(dataset)
+    return dataset, [*check(dataset), *(_holdout(training, held_out) if held_out else ())]
+
+
+def _holdout(training: Dataset, held_out: Dataset) -> Iterator[Finding]:
+    """Whether the part that is held out can say something about policies learned from the rest."""
+    episodes = len(held_out.episode_starts)
+    if episodes < FEW_EPISODES:
+        message = (
+            f"only {episodes} episodes are held out, too few for an interval: hold out more, or collect more data."
+        )
+        yield Finding("warning", "small-holdout", message)
+    low, high = training.obs.min(axis=0), training.obs.max(axis=0)
+    outside = ((held_out.obs < low) | (held_out.obs > high)).mean(axis=0)
+    for column in np.flatnonzero(outside > NEW_STATES)[:1]:
+        message = (
+            f"{_which(training, 'obs', column)} is outside the training part's range ({low[column]:.6g} to "
+            f"{high[column]:.6g}) in {outside[column]:.0%} of the held-out rows: leave columns out that only rise with "
+            "time, or hold out by episode."
+        )
+        yield Finding("warning", "holdout-differs", message)
 
 
 def require_trainable(dataset: Dataset) -> None:
@@ -49,19 +93,34 @@ def require_trainable(dataset: Dataset) -> None:
 
 
 def _errors(dataset: Dataset) -> Iterator[Finding]:
+    if dataset.size < 2:
+        message = "there is one transition, and one has to be held out: give at least two, or better thousands."
+        yield Finding("error", "too-few", message)
     yield from _not_finite(dataset)
     yield from _actions_out_of_bounds(dataset)
+    for code, message, row in broken_masks(dataset):
+        yield Finding("error", code, message, row)
 
 
 def _warnings(dataset: Dataset) -> Iterator[Finding]:
     for note in dataset.notes:
         yield Finding("warning", "note", note)
+    for line in dataset.encoder.describe() if dataset.encoder else ():
+        yield Finding("warning", "encoded-obs", f"{line}.")
     yield from _broken_episodes(dataset)
     yield from _missing_ends(dataset)
     if dataset.size > 1:  # a single row is always constant
         yield from _constant_columns(dataset)
+        yield from _small_ranges(dataset)
+        if dataset.discrete:
+            for code, message in rare_labels(dataset):
+                yield Finding("warning", code, message)
+        else:
+            yield from _narrow_actions(dataset)
         yield from _nothing_moves(dataset)
         yield from _duplicates(dataset)
+        yield from _outliers(dataset)
+        yield from _order(dataset)
 
 
 def _not_finite(dataset: Dataset) -> Iterator[Finding]:
@@ -74,9 +133,9 @@ def _not_finite(dataset: Dataset) -> Iterator[Finding]:
             continue
         row = int(bad.any(axis=1).argmax())
         column = int(bad[row].argmax())
-        where = f"row {row}" if field == "reward" else f"row {row}, column {column}"
+        where = dataset.row_name(row) + ("" if field == "reward" else f", column {dataset.column_name(field, column)}")
         affected = np.flatnonzero(bad.any(axis=0))
-        columns = f" in columns {_listed(affected)}" if len(affected) > 1 else ""
+        columns = f" in columns {_listed(dataset, field, affected)}" if len(affected) > 1 else ""
         yield Finding(
             "error",
             "not-finite",
@@ -95,10 +154,11 @@ def _actions_out_of_bounds(dataset: Dataset) -> Iterator[Finding]:
     rows = outside.any(axis=1)
     row = int(rows.argmax())
     column = int(outside[row].argmax())
+    name = dataset.column_name("action", column)
     yield Finding(
         "error",
         "action-out-of-bounds",
-        f"action is {action[row, column]!s} at row {row}, column {column}, outside its bounds "
+        f"action is {action[row, column]!s} at {dataset.row_name(row)}, column {name}, outside its bounds "
         f"[{low[column]!s}, {high[column]!s}] (rows affected: {rows.sum()}): correct the bounds or clip the actions.",
         row,
     )
@@ -108,16 +168,16 @@ def _broken_episodes(dataset: Dataset) -> Iterator[Finding]:
     inside = np.flatnonzero(~dataset.episode_end)
     arrives, departs = dataset.next_obs[inside], dataset.obs[inside + 1]
     suspect = np.flatnonzero((arrives != departs).any(axis=1))  # most rows agree exactly: compare only the others
-    close = np.isclose(
-        arrives[suspect], departs[suspect], rtol=CONTINUITY_RELATIVE, atol=CONTINUITY_ABSOLUTE, equal_nan=True
-    )
+    slack = CONTINUITY_ABSOLUTE * np.minimum(np.nan_to_num(np.abs(dataset.obs), nan=1.0).max(axis=0), 1.0)
+    close = np.isclose(arrives[suspect], departs[suspect], rtol=CONTINUITY_RELATIVE, atol=slack, equal_nan=True)
     broken = inside[suspect[~close.all(axis=1)]]
     if broken.size:
         row = int(broken[0])
         yield Finding(
             "warning",
             "broken-episode",
-            f"next_obs of row {row} is not obs of row {row + 1} though no episode ends there "
+            f"next_obs of {dataset.row_name(row)} is not obs of {dataset.row_name(row + 1)} though no episode ends "
+            "there "
             f"(rows affected: {broken.size}): mark the ends of episodes as time-outs, and keep rows in their order.",
             row,
         )
@@ -142,14 +202,58 @@ def _constant_columns(dataset: Dataset) -> Iterator[Finding]:
         ("action", "remove it, as nothing can be learned about its other values"),
         ("reward", "no action is better than another, so check how rewards were logged"),
     ):
+        if field == "action" and dataset.discrete:
+            continue  # a label that is never taken has its own finding
         values = getattr(dataset, field).reshape(dataset.size, -1)
         constant = np.flatnonzero(values.min(axis=0) == values.max(axis=0))  # false for columns that hold a NaN
         if constant.size:
-            which = "reward" if field == "reward" else f"{field} column {_listed(constant)}"
+            columns = _listed(dataset, field, constant)
+            which = "reward" if field == "reward" else f"{field} column {columns}"
             message = f"{which} is {values[0, constant[0]]!s} in row 0 and never changes: {remedy}."
             if constant.size > 1:
-                message = f"{field} columns {_listed(constant)} have in every row the value of row 0: {remedy}."
+                message = f"{field} columns {columns} have in every row the value of row 0: {remedy}."
             yield Finding("warning", f"constant-{field}", message, row=0)
+
+
+def _small_ranges(dataset: Dataset) -> Iterator[Finding]:
+    """Columns that are nearly constant: in steps of float32, or in absolute numbers."""
+    for field in ("obs", "action", "reward"):
+        values = getattr(dataset, field).reshape(dataset.size, -1)
+        low, high = values.min(axis=0).astype(np.float64), values.max(axis=0).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # values that are not finite have their own finding
+            width, step = high - low, np.spacing(np.maximum(-low, high).astype(np.float32)).astype(np.float64)
+        whole = (values == np.rint(values)).all(axis=0)  # exact in float32
+        rounded = (width > 0) & (width < FEW_STEPS * step) & ~whole
+        for column in np.flatnonzero(rounded)[:1]:
+            what, steps = _varies(dataset, field, column, low, high, rounded), round(width[column] / step[column])
+            message = f"{what}, which is {steps} steps of float32: save it as float64, with all its digits."
+            yield Finding("warning", f"rounded-{field}", message)
+        small = (width > 0) & (width < SMALL_RANGE) & ~rounded
+        for column in np.flatnonzero(small)[:1]:
+            remedy = "it counts as much as any other column, so remove it if this is noise, or check its unit"
+            message = f"{_varies(dataset, field, column, low, high, small)}: {remedy}."
+            yield Finding("warning", f"small-{field}", message)
+
+
+def _varies(dataset: Dataset, field: str, column: int, low: np.ndarray, high: np.ndarray, affected: np.ndarray) -> str:
+    which = _which(dataset, field, column)
+    more = f" (columns affected: {affected.sum()})" if affected.sum() > 1 else ""
+    return f"{which} varies only between {low[column]:.9g} and {high[column]:.9g}{more}"
+
+
+def _narrow_actions(dataset: Dataset) -> Iterator[Finding]:
+    low, high = dataset.action.min(axis=0).astype(np.float64), dataset.action.max(axis=0).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        share = (high - low) / (dataset.action_high.astype(np.float64) - dataset.action_low)
+    for column in np.flatnonzero((share > 0) & (share < NARROW))[:1]:
+        which = _which(dataset, "action", column)
+        bounds = f"{dataset.action_low[column]!s} and {dataset.action_high[column]!s}"
+        yield Finding(
+            "warning",
+            "narrow-actions",
+            f"{which} varies only between {low[column]:.6g} and {high[column]:.6g}, where its bounds "
+            f"are {bounds}: give bounds that are as wide as the actions, or the policy cannot distinguish them.",
+        )
 
 
 def _nothing_moves(dataset: Dataset) -> Iterator[Finding]:
@@ -160,38 +264,95 @@ def _nothing_moves(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _duplicates(dataset: Dataset) -> Iterator[Finding]:
-    key = _row_keys(dataset)
+    key = row_keys(getattr(dataset, field) for field in TRANSITION)
     order = np.argsort(key, kind="stable")  # stable: rows with the same key stay in their order
     repeats = order[1:][key[order[1:]] == key[order[:-1]]]
-    if not repeats.size:
+    if repeats.size:
+        second = int(repeats.min())
+        first = int(np.flatnonzero(key == key[second])[0])
+        _, counts = np.unique(key, return_counts=True)
+        twice = "the data seem to be written twice: " if (counts == 2).mean() > WRITTEN_TWICE else ""
+        yield Finding(
+            "warning",
+            "duplicate-rows",
+            f"{twice}{dataset.row_name(second)} repeats {dataset.row_name(first)} in every value (copies in all: "
+            f"{repeats.size}): remove the copies unless they really occurred more than once.",
+            second,
+        )
+    yield from _doubled(dataset)
+
+
+def _doubled(dataset: Dataset) -> Iterator[Finding]:
+    """Each row written twice in succession: half of the transitions then lead nowhere."""
+    key = row_keys((dataset.obs, dataset.action, dataset.reward))
+    repeats = (key[1:] == key[:-1]) & ~dataset.episode_end[:-1]
+    if repeats.size < FEW_ROWS or repeats.mean() < 0.4 or (repeats[1:] & repeats[:-1]).mean() > 0.02:
         return
-    second = int(repeats.min())
-    first = int(np.flatnonzero(key == key[second])[0])
+    row = int(repeats.argmax()) + 1
     yield Finding(
         "warning",
-        "duplicate-rows",
-        f"row {second} repeats row {first} in every value (copies in all: {repeats.size}): "
-        "remove the copies unless they really occurred more than once.",
-        second,
+        "doubled-rows",
+        f"the data seem to be written twice: {dataset.row_name(row)} repeats {dataset.row_name(row - 1)} in obs, "
+        f"action and reward, and so does nearly every second row ({repeats.sum()} in all): remove the copies.",
+        row,
     )
 
 
-def _row_keys(dataset: Dataset) -> np.ndarray:
-    """A 64-bit hash of each transition: sorting these is much faster than sorting rows.
+def _order(dataset: Dataset) -> Iterator[Finding]:
+    """Rows that are missing or not in the order of time."""
+    for clock in clocks(dataset):
+        row, which = int(clock.rows[0]), _which(dataset, "obs", clock.column)
+        now, then = (f"{dataset.obs[r, clock.column]:.9g}" for r in (row, row + 1))
+        jump = f"goes from {now} to {then} after {dataset.row_name(row)} (such rows in all: {clock.rows.size})"
+        if clock.shuffled:
+            what = (
+                f"rows are not in the order of time: {which} has the values of a clock with steps of {clock.step:.6g}"
+            )
+            message = f"{what}, but {jump}: sort the rows by it within episodes, such as with --time."
+            yield Finding("warning", "wrong-order", message, row)
+        else:
+            message = f"rows are missing: {which} rises by {clock.step:.6g} with every row, but {jump}: add the rows."
+            yield Finding("warning", "missing-rows", message, row)
+    if looks_shuffled(dataset):
+        message = (
+            "the order of rows within episodes looks random: no column of the next state follows from the row before "
+            "it better than in a random order, although rows of one episode are alike: name the time with --time."
+        )
+        yield Finding("warning", "wrong-order", message)
+    if len(dataset.episode_starts) == 1 and rows_are_independent(dataset):
+        message = (
+            "all rows are one episode, and none depends on the row before it: name the time with --time, or mark every "
+            "row as terminal if rows are independent (a contextual bandit)."
+        )
+        yield Finding("warning", "independent-rows", message)
 
-    Two of a million different rows share a hash with a probability of about 3e-8, which is good enough for a warning.
-    """
-    key = np.zeros(dataset.size, dtype=np.uint64)
-    for field in ("obs", "action", "reward", "next_obs", "terminal", "timeout", "next_known"):
+
+def _outliers(dataset: Dataset) -> Iterator[Finding]:
+    """Single values of an action or reward that are far from all others; rewards of terminal rows among themselves."""
+    for field in ("action", "reward"):
         values = getattr(dataset, field).reshape(dataset.size, -1)
-        bits = values.view(np.uint32 if values.dtype == np.float32 else np.uint8)
-        for column in bits.T:
-            key ^= column
-            key *= np.uint64(0x9E3779B97F4A7C15)  # odd, so that no bit is lost; overflows at 2**64
-            key ^= key >> np.uint64(29)  # bring the well mixed high bits down to where the next column enters
-    return key
+        groups = (dataset.terminal, ~dataset.terminal) if field == "reward" else (np.ones(dataset.size, bool),)
+        for column in range(values.shape[1]):
+            for group in groups:
+                rows = np.flatnonzero(group & np.isfinite(values[:, column]))
+                wild = outliers(values[rows, column])
+                if wild is None:
+                    continue
+                row = int(rows[wild.rows[0]])
+                more = f" (such rows in all: {len(wild.rows)})" if len(wild.rows) > 1 else ""
+                yield Finding(
+                    "warning",
+                    f"outlier-{field}",
+                    f"{_which(dataset, field, column)} is {values[row, column]:.9g} at {dataset.row_name(row)}, where "
+                    f"all others are between {wild.low:.6g} and {wild.high:.6g}{more}: correct or remove it.",
+                    row,
+                )
 
 
-def _listed(columns: np.ndarray) -> str:
-    shown = ", ".join(map(str, columns[:8]))
+def _which(dataset: Dataset, field: str, column: int) -> str:
+    return "reward" if field == "reward" else f"{field} column {dataset.column_name(field, column)}"
+
+
+def _listed(dataset: Dataset, field: str, columns: np.ndarray) -> str:
+    shown = ", ".join(dataset.column_name(field, int(column)) for column in columns[:8])
     return f"{shown} and {len(columns) - 8} more" if len(columns) > 8 else shown

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from pspo.core.column_names import listed
 from pspo.core.errors import UserError, unknown_name
+from pspo.data.column_pairs import paired
+from pspo.data.encoder import CYCLES
 
-ROLES = ("obs", "action", "reward", "next_obs", "episode", "terminal", "timeout")
-SINGLE = ("reward", "episode", "terminal", "timeout")  # roles that one column fills
+ROLES = ("obs", "action", "reward", "next_obs", "episode", "terminal", "timeout", "time", "propensity")
+SINGLE = ("reward", "terminal", "timeout", "time", "propensity")  # roles that one column fills
+BOUNDS = ("action_low", "action_high")
+ENDS = ("episode", "terminal", "timeout", "time")  # any of these says where episodes end
 HOW = (
     "say which is which, such as --obs 'x*' --action u1,u2 --reward r --episode id --terminal done "
     "(in Python: columns={'obs': 'x*', ...})"
 )
-SHOWN = 20
 
 # For each role, families of names in order of preference. A column of a vector is a stem, then something that is
 # not a letter, such as obs_3, obs[3] or state.x; or a single letter and a number, such as s0. Case does not matter.
@@ -36,6 +42,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "terminal": ("terminals?", "terminated", "terminations?"),
     "timeout": ("time_?outs?", "truncated", "truncations?"),
 }
+TIME_NAME = re.compile(r"(.*[^a-z])?(date|time|datetime|timestamp|day|hour|minute|step|ts)([^a-z].*)?", re.IGNORECASE)
 # Names that look like columns of a vector but are not: the next state, probabilities of actions, their bounds.
 _NOT_A_PART = re.compile(r".*(next|prob|logp).*|action_(low|high)", re.IGNORECASE)
 # `done` often marks time-outs too, so it is only used if no other column marks terminals.
@@ -46,8 +53,18 @@ DONE = re.compile("dones?", re.IGNORECASE)
 class Columns:
     """Patterns per role: a column's name, or * and ? for several; a list, or one text with commas between.
 
-    Columns that match a pattern are taken in natural order (x2 before x10). A role without patterns is filled by
-    its usual names, if there are any.
+    Columns that match a pattern are taken in the order of the table, several patterns in the order given; those of
+    the next state follow those of the state by name. A role without patterns is filled by its usual names, if there
+    are any. Time and propensity are only used where they are named: a time is also a column of the state if a pattern
+    of the state, other than a mere *, fits it. `episode` may name several columns, which together identify an episode.
+
+    `categorical` are columns of the state whose numbers are names of categories; texts are categories anyway. `cyclic`
+    are cycles that times of the state are turned into, such as hour_of_day and day_of_week (see
+    `pspo.data.encoder.CYCLES`). `ignore` are columns that are left out. `action_low` and `action_high` are numbers: the
+    bounds of the actions, one for all or one per column. They apply to every source.
+
+    `discrete` says whether actions are labels or quantities; without it, their values decide (`pspo.data.discrete`).
+    `mask` says where labels are available: rules such as "sell: stock >= 1", or columns of the observation.
     """
 
     obs: str | tuple[str, ...] = ()
@@ -57,14 +74,48 @@ class Columns:
     episode: str | tuple[str, ...] = ()
     terminal: str | tuple[str, ...] = ()
     timeout: str | tuple[str, ...] = ()
+    time: str | tuple[str, ...] = ()
+    propensity: str | tuple[str, ...] = ()
+    categorical: str | tuple[str, ...] = ()
+    cyclic: str | tuple[str, ...] = ()
+    ignore: str | tuple[str, ...] = ()
+    action_low: str | float | tuple[Any, ...] = ()
+    action_high: str | float | tuple[Any, ...] = ()
+    discrete: bool | str | tuple[str, ...] | None = ()
+    mask: str | tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            object.__setattr__(self, field.name, _patterns(field.name, getattr(self, field.name)))
+            read = _numbers if field.name in BOUNDS else _yes_or_no if field.name == "discrete" else _patterns
+            object.__setattr__(self, field.name, read(field.name, getattr(self, field.name)))
+        for cycle in self.cyclic:
+            if cycle not in CYCLES:
+                raise unknown_name("cycle", cycle, CYCLES)
+        given = [name for name in BOUNDS if getattr(self, name)]
+        if len(given) == 1:
+            raise UserError(f"only {given[0]} is given: give both action_low and action_high, or neither.")
 
     def given(self) -> dict[str, tuple[str, ...]]:
+        """All that is not empty, as texts."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if getattr(self, field.name)}
+
+    @property
+    def is_discrete(self) -> bool | None:
+        """Whether actions are labels; None where that is not given."""
+        return {(): None, ("yes",): True, ("no",): False}[self.discrete]  # pyright: ignore[reportArgumentType]
+
+    def roles(self) -> dict[str, tuple[str, ...]]:
         """The roles that have patterns."""
-        return {role: getattr(self, role) for role in ROLES if getattr(self, role)}
+        return {role: patterns for role, patterns in self.given().items() if role in ROLES}
+
+    def choose_columns(self) -> bool:
+        """Whether this says anything about columns: bounds apply also where columns are known."""
+        return bool(self.given().keys() - set(BOUNDS))
+
+    def bounds(self) -> dict[str, Any]:
+        """The bounds of the actions, if they are given, as numbers: one for all columns, or one for each."""
+        numbers = {name: [float(text) for text in getattr(self, name)] for name in BOUNDS if getattr(self, name)}
+        return {name: values[0] if len(values) == 1 else values for name, values in numbers.items()}
 
 
 def as_columns(value: Columns | Mapping[str, Any] | None) -> Columns:
@@ -72,9 +123,10 @@ def as_columns(value: Columns | Mapping[str, Any] | None) -> Columns:
         return value
     if not isinstance(value, Mapping | None):
         raise UserError(f"columns are a {type(value).__name__}: give a pspo.Columns or a dictionary.")
+    known = [field.name for field in fields(Columns)]
     for role in value or {}:
-        if role not in ROLES:
-            raise unknown_name("role of a column", str(role), ROLES)
+        if role not in known:
+            raise unknown_name("role of a column", str(role), known)
     return Columns(**dict(value or {}))
 
 
@@ -88,33 +140,75 @@ def _patterns(role: str, given: Any) -> tuple[str, ...]:
     return patterns
 
 
+def _yes_or_no(name: str, given: Any) -> tuple[str, ...]:
+    """A flag as a text, which every run stores in the same way."""
+    texts = {None: (), True: ("yes",), False: ("no",), "yes": ("yes",), "no": ("no",), (): ()}
+    texts |= {("yes",): ("yes",), ("no",): ("no",)}
+    key = tuple(given) if isinstance(given, list | tuple) else given
+    if not isinstance(key, str | bool | tuple | None) or key not in texts:
+        raise UserError(f"{name} is {given!r}: give True, False or None.")
+    return texts[key]
+
+
+def _numbers(name: str, given: Any) -> tuple[str, ...]:
+    """Numbers as texts, which every run stores in the same way."""
+    words = given.split(",") if isinstance(given, str) else [given] if isinstance(given, int | float) else given
+    try:
+        numbers = [float(word) for word in words if not isinstance(word, bool)] if words is not None else []
+    except (TypeError, ValueError):
+        numbers = [math.nan]
+    if not all(map(math.isfinite, numbers)):
+        raise UserError(f"{name} is {given!r}: give finite numbers, one for all columns of the action or one for each.")
+    return tuple(f"{number!r}".removesuffix(".0") for number in numbers)
+
+
 def choose(names: list[str], columns: Columns) -> dict[str, list[str]]:
-    """The columns of every role, by the given patterns or by usual names."""
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    """The columns of every role, by the given patterns or by usual names; `names` are in the order of the table."""
+    names = without_ignored(names, columns)
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         raise UserError(f"the column '{twice[0]}' occurs more than once: give all columns different names.")
-    given = columns.given()
-    exact = {pattern for patterns in given.values() for pattern in patterns} & set(names)
-    detected = {role: _detect(role, [n for n in names if n not in exact]) for role in ROLES if role not in given}
+    given, known = columns.roles(), dict.fromkeys(names)  # whose order is kept, and which answers `in` at once
+    exact = {p for role, patterns in given.items() for p in patterns if role != "time"} & set(names)
+    detected = {role: detect(role, [n for n in names if n not in exact]) for role in ROLES if role not in given}
     claims = given | {role: tuple(members) for role, members in detected.items() if members}
-    owner = _owners(names, claims)
-    chosen = {role: _matches(role, patterns, names, owner) for role, patterns in claims.items()}
+    owner = _owners(known, claims)
+    chosen = {role: _matches(role, patterns, known, owner) for role, patterns in claims.items()}
+    if "obs" in chosen and "next_obs" in chosen:
+        both_listed = all(role in given and exact.issuperset(given[role]) for role in ("obs", "next_obs"))
+        chosen["next_obs"] = paired(chosen["obs"], chosen["next_obs"], both_listed)
     for role in ("obs", "action", "reward"):
         if role not in chosen:
             raise UserError(f"no column is known to be the {role} among {listed(names)}: {HOW}.")
     for role in SINGLE:
         if len(chosen.get(role, ())) > 1:
             raise UserError(f"several columns are the {role}: {listed(chosen[role])}: name one.")
-    if not {"episode", "terminal", "timeout"} & set(chosen):
+    if not set(ENDS) & set(chosen):
         raise UserError(f"no column says where episodes end among {listed(names)}: {HOW}.")
     return chosen
 
 
-def _detect(role: str, names: list[str]) -> list[str]:
+def without_ignored(names: list[str], columns: Columns) -> list[str]:
+    """The names that no pattern of `ignore` fits."""
+    ignored = fitting(columns.ignore, names, "ignore")
+    return [name for name in names if name not in ignored]
+
+
+def fitting(patterns: str | tuple[str, ...], names: list[str], role: str) -> set[str]:
+    """The names that one of the patterns fits; each must fit one."""
+    known = dict.fromkeys(names)
+    members = {pattern: _fitting(pattern, known) for pattern in patterns}
+    for pattern, fits in members.items():
+        if not fits:
+            raise UserError(f"no column fits '{pattern}' ({role}) among {listed(names)}: correct the pattern.")
+    return {name for fits in members.values() for name in fits}
+
+
+def detect(role: str, names: list[str]) -> list[str]:
+    """The columns with a usual name of a role; empty if there are none."""
     matching = []
     if role in ("obs", "action"):
         names = [name for name in names if not _NOT_A_PART.fullmatch(name)]
-    for family in FAMILIES[role]:
+    for family in FAMILIES.get(role, ()):
         members = [name for name in names if re.fullmatch(family, name, re.IGNORECASE)]
         if members and matching:
             raise UserError(
@@ -123,16 +217,22 @@ def _detect(role: str, names: list[str]) -> list[str]:
         matching = members or matching
     if role == "terminal" and not matching:
         matching = [name for name in names if DONE.fullmatch(name)]
-    return sorted(matching, key=natural_key)
+    return matching
 
 
-def _owners(names: list[str], claims: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """The role whose pattern fits a column most closely: `--obs '*'` leaves to other roles the columns they name."""
+def _owners(names: Collection[str], claims: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """The role whose pattern fits a column most closely: `--obs '*'` leaves to other roles the columns they name.
+
+    The time takes a column only from a mere *: it may also be part of the state.
+    """
     closest: dict[str, tuple[float, str]] = {}
+    times = {name for pattern in claims.get("time", ()) for name in _fitting(pattern, names)}
     for role, patterns in claims.items():
-        for pattern in patterns:
+        for pattern in patterns if role != "time" else ():
             closeness = float("inf") if pattern in names else sum(letter not in "*?" for letter in pattern)
             for name in _fitting(pattern, names):
+                if closeness == 0 and name in times:
+                    continue
                 best, other = closest.get(name, (-1, role))
                 if closeness == best and other != role:
                     raise UserError(f"the column '{name}' is asked for as {other} and as {role}: name it once.")
@@ -141,7 +241,7 @@ def _owners(names: list[str], claims: Mapping[str, tuple[str, ...]]) -> dict[str
     return {name: role for name, (_, role) in closest.items()}
 
 
-def _fitting(pattern: str, names: list[str]) -> list[str]:
+def _fitting(pattern: str, names: Collection[str]) -> list[str]:
     if pattern in names:  # also where a column is really called x*
         return [pattern]
     # Only * and ? are wild: brackets are part of names such as obs[0].
@@ -149,22 +249,16 @@ def _fitting(pattern: str, names: list[str]) -> list[str]:
     return [name for name in names if expression.fullmatch(name)]
 
 
-def _matches(role: str, patterns: tuple[str, ...], names: list[str], owner: Mapping[str, str]) -> list[str]:
-    matching: list[str] = []
+def _matches(role: str, patterns: tuple[str, ...], names: Collection[str], owner: Mapping[str, str]) -> list[str]:
+    matching: dict[str, None] = {}
     for pattern in patterns:
-        members = [name for name in _fitting(pattern, names) if owner.get(name) == role]
+        members = [name for name in _fitting(pattern, names) if role == "time" or owner.get(name) == role]
         if not members:
             raise UserError(f"no column fits '{pattern}' ({role}) among {listed(names)}: correct the pattern.")
-        matching += sorted((name for name in members if name not in matching), key=natural_key)
-    return matching
+        matching |= dict.fromkeys(members)
+    return [*matching]
 
 
 def natural_key(name: str) -> list[tuple[int, str, int]]:
-    """Numbers in a name count as numbers: x2 comes before x10."""
+    """For sources that keep no order: numbers in a name count as numbers, x2 comes before x10."""
     return [(0, "", int(part)) if part.isdecimal() else (1, part, 0) for part in re.split(r"(\d+)", name) if part]
-
-
-def listed(names: Iterable[str]) -> str:
-    names = list(names)
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(f"'{name}'" for name in names[:SHOWN]) + more

@@ -10,31 +10,46 @@ import numpy as np
 
 from pspo.core.errors import UserError
 from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows
+from pspo.data.discrete import label_array, one_hot_actions
 from pspo.data.next_states import complete_next_states
 
 if TYPE_CHECKING:
     from pspo.data.dataset import Dataset
 
 REQUIRED = ("observations", "actions", "rewards", "terminals")
-OPTIONAL_ARRAYS = ("next_observations", "next_known", "timeouts", "action_low", "action_high")
+OPTIONAL_ARRAYS = ("next_observations", "next_known", "timeouts", "action_low", "action_high", "propensity")
+ORIGIN = ("source_rows", "files")  # where rows were in a table: known to its reader, and never stored
 LABELS = ("name", "task", "notes")
-KNOWN_KEYS = frozenset((*REQUIRED, *OPTIONAL_ARRAYS, *LABELS))
+COLUMN_NAMES = ("obs_names", "action_names")
+ENCODER = "encoder"  # of files whose observations are encoded: the encoder as JSON
+MAX_CHARACTERS = 1_000_000  # of all names or notes together: 20,000 columns may have names
+DISCRETE = ("action_labels", "action_mask")
+KNOWN_KEYS = frozenset((*REQUIRED, *OPTIONAL_ARRAYS, *LABELS, *COLUMN_NAMES, *DISCRETE, ENCODER))
 
 
-def fields_from_d4rl(arrays: dict[str, Any], unread: Iterable[str] = ()) -> dict[str, Any]:
-    """The arguments of `Dataset`. `unread` names arrays that the source has but that were not loaded.
+def fields_from_d4rl(
+    arrays: dict[str, Any], unread: Iterable[str] = (), discrete: bool | None = None
+) -> dict[str, Any]:
+    """The arguments of `Dataset`. `unread` names arrays that the source has but that were not loaded; `discrete` says
+    whether actions are labels or quantities, where the user said so.
 
     Arrays are removed from `arrays`, so that memory is freed early where rows are dropped.
     """
-    unread = [*unread, *(str(key) for key in arrays if key not in KNOWN_KEYS)]
+    unread = [*unread, *(str(key) for key in arrays if key not in KNOWN_KEYS and key not in ORIGIN)]
     _require_keys(arrays, unread)
     notes = read_notes(arrays)
     if unread:
         notes.append(_unread_note(unread))
 
+    known = arrays.get("action_labels", ())
+    coded, action_notes = one_hot_actions(arrays["actions"], discrete, known)
+    notes.extend(action_notes)
+    actions = arrays.pop("actions")
+    if coded is None and discrete is False and np.ndim(actions) == 1:
+        actions = np.asarray(actions)[:, None]
     fields: dict[str, Any] = {
         "obs": frozen_floats("observations", arrays.pop("observations"), axes=2),
-        "action": frozen_floats("actions", arrays.pop("actions"), axes=2),
+        "action": frozen_floats("actions", coded.one_hot() if coded else actions, axes=2),
         "reward": frozen_floats("rewards", arrays.pop("rewards"), axes=1),
         "terminal": frozen_flags("terminals", arrays["terminals"]),
     }
@@ -42,47 +57,85 @@ def fields_from_d4rl(arrays: dict[str, Any], unread: Iterable[str] = ()) -> dict
     fields["timeout"] = frozen_flags("timeouts", arrays.get("timeouts", no_timeouts))
     for key, array in zip((*REQUIRED[1:], "timeouts"), list(fields.values())[1:], strict=True):
         require_same_rows(key, array, "observations", fields["obs"])
-
-    fields["action_low"], fields["action_high"], bounds_note = _bounds(arrays, fields["action"])
-    notes.extend(bounds_note)
+    if arrays.get("propensity") is not None:
+        fields["propensity"] = frozen_floats("propensity", arrays.pop("propensity"), axes=1)
+        require_same_rows("propensity", fields["propensity"], "observations", fields["obs"])
+    fields |= {key: arrays[key] for key in ORIGIN if key in arrays}
+    if coded:
+        fields["action_low"] = fields["action_high"] = None
+    else:
+        fields["action_low"], fields["action_high"], bounds_note = _bounds(arrays, fields["action"])
+        notes.extend(bounds_note)
     fields, next_notes = _next_states(arrays, fields)
     notes.extend(next_notes)
 
     labels = {key: _text(key, arrays[key]) for key in ("name", "task") if arrays.get(key) is not None}
-    return {**fields, **labels, "notes": tuple(notes)}
+    names = {key: _texts(key, arrays[key]) for key in COLUMN_NAMES if key in arrays}
+    if coded:
+        fields |= {"action_labels": coded.labels, "action_mask": arrays.get("action_mask", ())}
+    return {**fields, **labels, **names, "notes": tuple(notes)}
 
 
 def read_notes(arrays: Mapping[str, Any]) -> list[str]:
-    """The notes of a file: one text, or several in a list or in an array of any shape."""
-    notes = arrays.get("notes", ())
-    if isinstance(notes, np.ndarray):
-        notes = notes.reshape(-1).tolist()
-    elif isinstance(notes, str):
-        notes = [notes]
-    if not isinstance(notes, list | tuple):
-        raise UserError(f"'notes' is {type(notes).__name__}: give a list of texts.")
-    return [str(note) for note in notes]
+    """The notes of a file."""
+    return _texts("notes", arrays.get("notes", ()))
+
+
+def _texts(key: str, texts: Any) -> list[str]:
+    """One text, or several in a list or in an array of any shape."""
+    if isinstance(texts, np.ndarray):
+        texts = texts.reshape(-1).tolist()
+    elif isinstance(texts, str):
+        texts = [texts]
+    if not isinstance(texts, list | tuple):
+        raise UserError(f"'{key}' is {type(texts).__name__}: give a list of texts.")
+    strings = [str(text) for text in texts]
+    if sum(map(len, strings)) > MAX_CHARACTERS:
+        raise too_long(key)
+    return strings
+
+
+def too_long(key: str) -> UserError:
+    """Notes are printed, and a file may claim any number of them."""
+    return UserError(f"the texts of '{key}' have more than {MAX_CHARACTERS:,} characters: shorten them.")
 
 
 def arrays_for_d4rl(dataset: Dataset) -> dict[str, np.ndarray]:
-    """One row per transition; `next_known` only if some next states are unknown. Without bounds and labels."""
+    """One row per transition; `next_known` only if some next states are unknown. Without bounds and labels.
+
+    Discrete actions are one column: of numbers, or, where labels are texts, of their indices.
+    """
+    actions = dataset.action
+    if dataset.discrete:
+        codes, labels = dataset.action_codes, dataset.action_labels
+        actions = codes if isinstance(labels[0], str) else label_array(labels)[codes]
     arrays = {
         "observations": dataset.obs,
-        "actions": dataset.action,
+        "actions": actions,
         "rewards": dataset.reward,
         "next_observations": dataset.next_obs,
         "terminals": dataset.terminal,
         "timeouts": dataset.timeout,
     }
+    if dataset.propensity is not None:
+        arrays["propensity"] = dataset.propensity
     return arrays if dataset.next_known.all() else {**arrays, "next_known": dataset.next_known}
+
+
+def stored_actions(dataset: Dataset) -> dict[str, np.ndarray]:
+    """What a file keeps about the actions besides their rows: bounds, or labels and masks."""
+    if not dataset.discrete:
+        return {"action_low": dataset.action_low, "action_high": dataset.action_high}
+    mask = {"action_mask": np.array(dataset.action_mask, np.float64)} if dataset.action_mask else {}
+    return {"action_labels": label_array(dataset.action_labels), **mask}
 
 
 def _require_keys(arrays: Mapping[str, Any], unread: list[str]) -> None:
     for key in REQUIRED:
         if key not in arrays:
             nearest = difflib.get_close_matches(key, unread, n=1, cutoff=0.4)
-            found = ", ".join([*map(str, arrays), *(name for name in unread if name not in arrays)]) or "nothing"
-            hint = f"rename '{nearest[0]}' if that is what it holds" if nearest else f"found only {found}"
+            present = ", ".join([*map(str, arrays), *(name for name in unread if name not in arrays)]) or "nothing"
+            hint = f"rename '{nearest[0]}' if that is what it holds" if nearest else f"found only {present}"
             raise UserError(f"the array '{key}' is missing: {hint}.")
     # An optional array under a slightly wrong name would be ignored silently, and change what is learned.
     for key in OPTIONAL_ARRAYS:
@@ -121,6 +174,7 @@ def _bounds(arrays: Mapping[str, Any], action: np.ndarray) -> tuple[np.ndarray, 
     return guess_bounds(action)
 
 
+BOUNDS_NOTE = "action bounds were not given"  # how the notes below begin
 ENOUGH_ROWS = 100  # with fewer rows, the absence of negative actions may be chance
 
 

@@ -7,23 +7,33 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import glob
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pspo.core.errors import UserError, unknown_name
 from pspo.core.progress import Progress, silent
-from pspo.data.columns import Columns, as_columns
+from pspo.data.column_map import with_map
+from pspo.data.columns import Columns, as_columns, natural_key
+from pspo.data.d4rl_layout import BOUNDS_NOTE
 from pspo.data.dataset import Dataset
+from pspo.data.describe import describe
+from pspo.data.encode_arrays import FIT, Encoding, require_same
 from pspo.data.readers import d4rl, minari
 from pspo.data.readers.csv import load_csv
-from pspo.data.readers.frames import frame_dataset, is_frame
+from pspo.data.readers.frames import frame_dataset, frame_table, is_frame
 from pspo.data.readers.hdf5 import load_hdf5
+from pspo.data.readers.ipc import arrow_dataset_table, is_arrow_dataset
 from pspo.data.readers.named_arrays import dataset_from_named_arrays
 from pspo.data.readers.npz import load_npz
 from pspo.data.readers.parquet import load_parquet
+from pspo.data.readers.several import TABLE_READERS, files_in, joined, table_of_files
+from pspo.data.readers.tables import table_dataset
 
 Loader = Callable[..., Dataset]
 
@@ -79,23 +89,57 @@ def load_dataset(
     columns: Columns | Mapping[str, Any] | None = None,
     task: str | None = None,
     progress: Progress = silent,
+    encoder: Encoding = FIT,
+    use_map: bool = True,
     **options: Any,
 ) -> Dataset:
     """A built-in or D4RL name, minari:ID, a path, a data frame, a dictionary of arrays, or a Dataset.
 
-    `columns` says which column is which, see `Columns`; without it, columns are recognised by their usual names. `task`
-    names the simulator of the data. `progress` shows a download. `options` are those of a named dataset, such as size
-    and seed of a built-in one.
+    A path may also be a folder or a pattern such as logs/*.parquet, and `source` a list of paths or of data frames, or
+    a pyarrow.dataset.Dataset: rows of several tables follow each other.
+
+    `columns` says which column is which, see `Columns`; without it, columns are recognised by their usual names. Where
+    a column map is beside the data (`log.toml`), it fills what `columns` leaves open, unless `use_map` is false. `task`
+    names the simulator of the data. `progress` shows a download. `encoder` is that of a run whose policy is to see the
+    data; by default one is fitted, if the data need one (`Dataset.encoder`). `options` are those of a named dataset,
+    such as size and seed of a built-in one.
     """
     named = _find_named(source, progress) if isinstance(source, str) else None
+    notes = []
+    if use_map and named is None:
+        columns, notes = columns_with_map(source, columns)
+    arrays_have_roles = columns is not None  # else the arrays of a file have D4RL's names
+    columns = as_columns(columns)
+    arrays_have_roles &= columns.choose_columns() or not columns.bounds()
     if named is not None:
         _refuse_columns(source, columns)
         dataset = _with_options(source, named, options)
     elif options:
         raise UserError(f"options {', '.join(options)} apply only to named datasets: {EXAMPLES}.")
     else:
-        dataset = _load(source, columns)
+        dataset = _load(source, columns, arrays_have_roles, encoder)
+    dataset = _with_bounds(dataset, columns)
+    if notes:
+        dataset = dataclasses.replace(dataset, notes=(*notes, *dataset.notes))
     return dataset if task is None else dataclasses.replace(dataset, task=task)
+
+
+def columns_with_map(source: Any, columns: Columns | Mapping[str, Any] | None) -> tuple[Columns | None, list[str]]:
+    """The columns as given and as the column map beside the source says; with a note if there is one."""
+    given = None if columns is None else as_columns(columns)
+    text = source_text(source)
+    return (given, []) if text is None or is_name(text) else with_map(text, given)
+
+
+def describe_source(source: Any, columns: Columns | Mapping[str, Any] | None = None) -> str:
+    """A first column map for the tables of a path, a pattern or a list, as TOML."""
+    text = source_text(source)
+    if text is None or is_name(text) or (Path(text).is_file() and Path(text).suffix.lower() not in TABLE_READERS):
+        raise UserError(
+            f"'{text or type(source).__name__}' has no columns to name: give a table or a folder of tables."
+        )
+    files, name = _find_tables(Path(text), text)
+    return describe(files, name, as_columns(columns))
 
 
 def is_name(source: str) -> bool:
@@ -108,26 +152,50 @@ def _find_named(source: str, progress: Progress) -> Loader | None:
     return next((loader for loader in loaders if loader is not None), None)
 
 
-def _load(source: Any, columns: Columns | Mapping[str, Any] | None) -> Dataset:
-    if isinstance(source, str | Path):
-        return _read_file(Path(source), str(source), columns)
+def _load(source: Any, columns: Columns, arrays_have_roles: bool, encoder: Encoding) -> Dataset:
+    if (text := source_text(source)) is not None:
+        return _read_path(Path(text), text, columns, arrays_have_roles, encoder)
     if isinstance(source, Dataset):
         _refuse_columns(source.name, columns)
+        require_same(source.encoder, encoder, source.name)
         return source
+    if is_arrow_dataset(source):
+        return table_dataset(arrow_dataset_table(source), columns, {"name": "dataset"}, encoder)
     if is_frame(source):
-        return frame_dataset(source, as_columns(columns))
+        return frame_dataset(source, columns, encoder)
+    if isinstance(source, list | tuple) and source and all(map(is_frame, source)):
+        labels = [f"frame {number}" for number in range(len(source))]
+        table = joined([frame_table(frame) for frame in source], labels, columns)
+        return table_dataset(table, columns, {"name": "dataset"}, encoder)
     if isinstance(source, Mapping):
-        if columns is None:
-            return Dataset.from_arrays(source)
-        return dataset_from_named_arrays(source, source.__getitem__, as_columns(columns), "dataset")
+        if not arrays_have_roles:
+            return Dataset.from_arrays({**source, **columns.bounds()}, encoder=encoder)
+        return dataset_from_named_arrays(source, source.__getitem__, columns, "dataset", encoding=encoder)
     raise UserError(
-        f"a dataset cannot be a {type(source).__name__}: give a name, a path, a data frame, a dictionary or a Dataset."
+        f"a dataset cannot be a {type(source).__name__}: give a name, a path, a data frame, a list of paths or frames, "
+        "a dictionary or a Dataset."
     )
 
 
-def _refuse_columns(name: str, columns: Any) -> None:
-    if columns is not None:
+def _refuse_columns(name: str, columns: Columns) -> None:
+    if columns.choose_columns():
         raise UserError(f"columns cannot be chosen for '{name}', whose parts are known: leave them out.")
+
+
+def _with_bounds(dataset: Dataset, columns: Columns) -> Dataset:
+    """Bounds that the user gives replace those of the source; readers of tables have used them already."""
+    bounds = columns.bounds()
+    for name, bound in bounds.items():
+        if np.size(bound) not in (1, dataset.action_dim):
+            raise UserError(
+                f"{name} has {np.size(bound)} numbers where the action has {dataset.action_dim} columns: "
+                "give one per column."
+            )
+        bounds[name] = np.broadcast_to(np.float32(bound), dataset.action_dim)
+    if all(np.array_equal(getattr(dataset, name), bound) for name, bound in bounds.items()):
+        return dataset
+    notes = [note for note in dataset.notes if not note.startswith(BOUNDS_NOTE)]
+    return dataclasses.replace(dataset, notes=notes, **bounds)
 
 
 def _with_options(name: str, load: Loader, options: dict[str, Any]) -> Dataset:
@@ -138,16 +206,71 @@ def _with_options(name: str, load: Loader, options: dict[str, Any]) -> Dataset:
     return load(**options)
 
 
-def _read_file(path: Path, given: str, columns: Columns | Mapping[str, Any] | None) -> Dataset:
-    if not path.exists():
-        names = [name for reader in NAMED_READERS for name in reader.names]
-        near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
-        hint = f"did you mean '{near[0]}'?" if near else f"give a file, or a name such as {EXAMPLES}."
-        raise UserError(f"no such file, and unknown dataset '{given}': {hint}")
-    load = FILE_READERS.get(path.suffix.lower())
+def _read_path(path: Path, given: str, columns: Columns, arrays_have_roles: bool, encoder: Encoding) -> Dataset:
+    """One file, or the tables of a folder, a pattern or a list with commas."""
+    if path.exists() and not path.is_dir():  # a pipe or a device too: the reader refuses it in its own words
+        return _read_file(path, columns, arrays_have_roles, encoder)
+    files, name = _find_tables(path, given)
+    return table_dataset(table_of_files(files, columns, encoder), columns, {"name": name}, encoder)
+
+
+def _find_tables(path: Path, given: str) -> tuple[list[Path], str]:
+    """The files of a path, a folder, a pattern or a list, and what to call their rows."""
+    if path.is_file():
+        return [path], path.stem
+    if path.is_dir():
+        return files_in(path), path.resolve().name
+    if any(letter in given for letter in "*?["):
+        files = [Path(file) for file in glob.glob(given, recursive=True)]
+        files = sorted((f for f in files if not f.name.startswith(("_", "."))), key=lambda file: natural_key(str(file)))
+        if not files:
+            raise UserError(f"no file fits '{given}': correct the pattern.")
+        return _with_folders(files), _plain_part(given) or "dataset"
+    if "," in given:
+        first, *others = files = [Path(part.strip()) for part in given.split(",")]
+        return _with_folders(files), f"{first.stem}-and-{len(others)}-more"
+    names = [name for reader in NAMED_READERS for name in reader.names]
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'?" if near else f"give a file, or a name such as {EXAMPLES}."
+    raise UserError(f"no such file, and unknown dataset '{given}': {hint}")
+
+
+def _read_file(path: Path, columns: Columns, arrays_have_roles: bool, encoder: Encoding) -> Dataset:
+    suffix = path.suffix.lower()
+    if suffix in TABLE_READERS and suffix not in FILE_READERS:
+        return table_dataset(table_of_files([path], columns, encoder), columns, {"name": path.stem}, encoder)
+    load = FILE_READERS.get(suffix)
     if load is None:
         raise UserError(
             f"'{path}' cannot be read as a dataset: "
             f"give a file ({', '.join(FILE_READERS)}) or a name such as {EXAMPLES}."
         )
-    return load(path, None if columns is None else as_columns(columns))
+    columns_or_none = columns if arrays_have_roles or suffix in TABLE_READERS else None
+    if len(inspect.signature(load).parameters) > 2:
+        return load(path, columns_or_none, encoder)
+    dataset = load(path, columns_or_none)  # a reader that knows nothing of encoders
+    require_same(dataset.encoder, encoder, dataset.name)
+    return dataset
+
+
+def _with_folders(files: Sequence[Path]) -> list[Path]:
+    return [part for file in files for part in (files_in(file) if file.is_dir() else [file])]
+
+
+def _plain_part(pattern: str) -> str:
+    """The last folder of a pattern that has nothing wild in it."""
+    plain = [part for part in Path(pattern).parent.parts if not any(letter in part for letter in "*?[")]
+    return plain[-1].strip("/") if plain else ""
+
+
+def source_text(source: Any) -> str | None:
+    """How a run names its source: a name, a path, or paths with commas between; None for data in memory."""
+    if isinstance(source, str | Path):
+        return str(source)
+    if isinstance(source, list | tuple) and source and all(isinstance(part, str | Path) for part in source):
+        if with_comma := [str(part) for part in source if "," in str(part)]:
+            raise UserError(
+                f"'{with_comma[0]}' has a comma in its name, and cannot be one of several files: rename it."
+            )
+        return ",".join(map(str, source))
+    return None

@@ -12,7 +12,8 @@ import numpy as np
 from scipy.spatial import KDTree
 
 CHUNK = 20_000  # states searched at once: 50 neighbours of a million states would take half a gigabyte
-APART = 1e-5  # states closer than this count as one
+APART = 1e-5  # states closer than this count as one,
+ROUNDED = 2.0**-17  # or than this fraction of the largest number, where all numbers are small
 SLACK = 1.0 + 1e-9  # the tree excludes its distance bound, so the bound is slightly larger
 
 
@@ -76,7 +77,8 @@ def mean_spacing(tree: KDTree, count: int, progress: Callable[[int], None] = lam
 
 def _nearest_apart(tree: KDTree, rows: np.ndarray, count: int) -> np.ndarray:
     distance = nearest_states(tree, rows, count).distance
-    return np.where(distance > APART, distance, np.inf).min(1)
+    apart = min(APART, ROUNDED * float(np.maximum(-tree.mins, tree.maxes).max()))
+    return np.where(distance > apart, distance, np.inf).min(1)
 
 
 def neighbourhoods(

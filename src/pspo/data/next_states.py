@@ -8,6 +8,8 @@ import numpy as np
 
 from pspo.core.errors import UserError
 
+OPTIONAL = ("source_rows", "propensity", "last_reward")  # fields with one number per row that may be absent
+
 
 def complete_next_states(fields: dict[str, Any], known: np.ndarray) -> tuple[dict[str, Any], list[str]]:
     """Fields in which every row inside an episode has its next state, and a note on what was done.
@@ -18,7 +20,8 @@ def complete_next_states(fields: dict[str, Any], known: np.ndarray) -> tuple[dic
     - at a terminal, the row is kept without a next state: its reward and its end are useful, critics never
       use the state after it, and a dynamics model must not learn an invented one;
     - at a time-out or at the end of the data, the row is dropped, as there is nothing to bootstrap from. The row
-      before it ends the episode now; its own next state still has value, so that end is a time-out.
+      before it ends the episode now; its own next state still has value, so that end is a time-out. It keeps the
+      reward of the dropped row as `last_reward`, which belongs to the return of the episode.
     """
     obs, terminal = fields["obs"], fields["terminal"]
     ends = terminal | fields["timeout"]
@@ -37,12 +40,19 @@ def complete_next_states(fields: dict[str, Any], known: np.ndarray) -> tuple[dic
         next_obs = obs[np.where(ends[rows], rows, rows + 1)]  # at a terminal its own state, as a placeholder
     given = "next_obs" in fields
     completed = {**fields, "next_obs": next_obs, "next_known": known | ~ends, "timeout": fields["timeout"].copy()}
-    completed["timeout"][:-1] |= dropped[1:] & ~ends[:-1]
+    shortened = np.append(dropped[1:] & ~ends[:-1], False)  # rows that end an episode in place of the next one
+    completed["timeout"] |= shortened
+    if shortened.any():
+        following = np.append(completed["reward"][1:], np.float32(np.nan))
+        completed["last_reward"] = np.where(shortened, following, np.float32(np.nan))
     fields.clear()  # like `del obs` below: frees each array as soon as it is filtered
     if dropped.any():
         del obs
-        for field in ("obs", "action", "reward", "terminal", "timeout", "next_known"):
-            completed[field] = completed[field][rows]
+        if completed.get("source_rows") is None:
+            completed["source_rows"] = np.arange(len(known))
+        for field in ("obs", "action", "reward", "terminal", "timeout", "next_known", *OPTIONAL):
+            if field in completed:
+                completed[field] = completed[field][rows]
     for field in ("obs", "action", "reward", "next_obs"):
         completed[field].setflags(write=False)  # no other references: the dataset need not copy them
     missing = ~known

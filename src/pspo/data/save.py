@@ -11,8 +11,10 @@ import numpy as np
 
 from pspo.core.errors import UserError
 from pspo.core.files import replacing
-from pspo.data.d4rl_layout import guess_bounds
+from pspo.data.columns import Columns, choose
+from pspo.data.d4rl_layout import ENCODER, guess_bounds, stored_actions
 from pspo.data.dataset import Dataset
+from pspo.data.discrete import label_array, one_hot_actions
 from pspo.data.readers.hdf5 import save_hdf5
 from pspo.data.readers.npz import save_npz
 from pspo.data.readers.parquet import METADATA
@@ -39,11 +41,23 @@ def require_writer(path: str | Path) -> Callable[[Dataset, Path], Path]:
 
 def lost_in(dataset: Dataset, path: str | Path) -> list[str]:
     """What the file cannot store, one sentence each."""
-    if Path(path).suffix.lower() != ".csv":
-        return []
-    lost = []
+    suffix, lost = Path(path).suffix.lower(), []
+    if suffix == ".csv" and dataset.encoder is not None and not dataset.encoder.only_offsets:
+        lost.append("a CSV keeps no encoder, so encoded columns are written as numbers; other formats keep it.")
+    if (
+        suffix in (".csv", ".parquet")
+        and dataset.obs_names
+        and _headers(dataset)[0][0] == "obs_0" != dataset.obs_names[0]
+    ):
+        lost.append("the names of the columns would not be recognised in a table, so they are numbered: obs_0, ...")
+    if suffix in (".csv", ".parquet") and dataset.propensity is not None:
+        lost.append("a table does not say which column is the propensity: read it with --propensity propensity.")
+    if suffix != ".csv":
+        return lost
     if dataset.task is not None:
         lost.append(f"a CSV names no task: read it with --task {dataset.task}.")
+    if dataset.discrete:
+        return [*lost, *_lost_labels(dataset)]
     try:
         low, high, guessed = guess_bounds(dataset.action)
         kept = np.array_equal(low, dataset.action_low) and np.array_equal(high, dataset.action_high)
@@ -55,13 +69,27 @@ def lost_in(dataset: Dataset, path: str | Path) -> list[str]:
     return lost
 
 
+def _lost_labels(dataset: Dataset) -> list[str]:
+    """What a CSV does not tell about discrete actions."""
+    seen = [dataset.action_labels[code] for code in np.unique(dataset.action_codes)]
+    coded, _ = one_hot_actions(label_array(dataset.action_labels)[dataset.action_codes])
+    lost = [] if coded else ["a CSV does not tell that these numbers are labels: read it with --discrete."]
+    if len(seen) < len(dataset.action_labels):
+        lost.append(f"a CSV keeps only the {len(seen)} labels that occur, of {len(dataset.action_labels)}.")
+    if dataset.action_mask:
+        lost.append("a CSV keeps no masks: give them again with --mask.")
+    return lost
+
+
 def save_parquet(dataset: Dataset, path: Path) -> Path:
-    """Columns obs_*, action_*, reward, next_obs_*, terminal, timeout; name, task, notes and bounds in the metadata."""
+    """Columns of obs, action, reward, next obs, terminal, timeout; name, task, notes and what is known of the actions
+    in the metadata. Discrete actions are one column of labels."""
     need_pyarrow("writing Parquet files")
     from pyarrow import parquet
 
     labels = {"name": dataset.name, "task": dataset.task, "notes": list(dataset.notes)}
-    labels |= {"action_low": dataset.action_low.tolist(), "action_high": dataset.action_high.tolist()}
+    labels |= {key: array.tolist() for key, array in stored_actions(dataset).items()}
+    labels |= {} if dataset.encoder is None else {ENCODER: dataset.encoder.as_json()}
     schema = _schema(dataset).with_metadata({METADATA: json.dumps(labels)})
     with (
         replacing(path) as temporary,
@@ -78,39 +106,88 @@ def save_csv(dataset: Dataset, path: Path) -> Path:
     need_pyarrow("writing CSV files")
     from pyarrow import csv
 
-    schema = _schema(dataset)
+    schema = _schema(dataset, _offsets(dataset))
     with replacing(path) as temporary, open(temporary, "xb") as file:
         file.write((",".join(schema.names) + "\n").encode())
         with csv.CSVWriter(file, schema, write_options=csv.WriteOptions(include_header=False)) as writer:
-            for batch in _batches(dataset, schema):
+            for batch in _batches(dataset, schema, _offsets(dataset)):
                 writer.write_batch(batch)
     return path
 
 
-def _schema(dataset: Dataset) -> Any:
+def _offsets(dataset: Dataset) -> np.ndarray:
+    """What a CSV adds to the observations: it holds raw numbers, so that they are read as they were."""
+    return np.zeros(dataset.obs_dim) if dataset.encoder is None else dataset.encoder.offsets
+
+
+def _schema(dataset: Dataset, offsets: np.ndarray | None = None) -> Any:
+    """Float32, or float64 where an offset is added."""
     import pyarrow as pa
 
-    obs, action = range(dataset.obs_dim), range(dataset.action_dim)
-    numbers = [*(f"obs_{d}" for d in obs), *(f"action_{d}" for d in action), "reward", *(f"next_obs_{d}" for d in obs)]
-    return pa.schema([*((name, pa.float32()) for name in numbers), ("terminal", pa.bool_()), ("timeout", pa.bool_())])
+    obs, action = _headers(dataset)
+    shifts = [0.0] * len(obs) if offsets is None else offsets
+    states = [pa.float64() if shift else pa.float32() for shift in shifts]
+    actions = [pa.array(label_array(dataset.action_labels)).type] if dataset.discrete else [pa.float32()] * len(action)
+    kinds = [*states, *actions, pa.float32(), *states]
+    numbers = zip([*obs, *action, "reward", *(f"next_{name}" for name in obs)], kinds, strict=True)
+    more = [] if dataset.propensity is None else [("propensity", pa.float32())]
+    return pa.schema([*numbers, ("terminal", pa.bool_()), ("timeout", pa.bool_()), *more])
 
 
-def _batches(dataset: Dataset, schema: Any) -> Iterator[Any]:
+def _headers(dataset: Dataset) -> tuple[list[str], list[str]]:
+    """Columns of obs and action: the names of the dataset, else with a prefix, else numbers - whatever is read back."""
+    obs, action = dataset.obs_names, dataset.action_names
+    actions = ["action"] if dataset.discrete else [f"action_{d}" for d in range(dataset.action_dim)]
+    numbered = [f"obs_{d}" for d in range(dataset.obs_dim)], actions
+    if any(set(name) & set(',;"\t\r\n') for name in (*obs, *action)):
+        return numbered
+    as_given = [*(obs or numbered[0])], [*(action or numbered[1])]
+    prefixed = [_prefixed("obs", name) for name in as_given[0]], [_prefixed("action", name) for name in as_given[1]]
+    return next((headers for headers in (as_given, prefixed) if _are_recognised(*headers)), numbered)
+
+
+def _prefixed(role: str, name: str) -> str:
+    return name if name.startswith(f"{role}_") else f"{role}_{name}"
+
+
+def _forms(name: str) -> tuple[str, ...]:
+    """How a name may stand in a table."""
+    return name, f"obs_{name}", f"action_{name}"
+
+
+def _are_recognised(obs: list[str], action: list[str]) -> bool:
+    following = [f"next_{name}" for name in obs]
+    try:
+        chosen = choose([*obs, *action, "reward", *following, "terminal", "timeout"], Columns())
+    except UserError:
+        return False
+    return (chosen["obs"], chosen["action"], chosen.get("next_obs")) == (obs, action, following)
+
+
+def _batches(dataset: Dataset, schema: Any, offsets: np.ndarray | None = None) -> Iterator[Any]:
     """Rows in batches; an unknown next state is an empty cell."""
     import pyarrow as pa
 
+    labels = label_array(dataset.action_labels) if dataset.discrete else None
     for start in range(0, dataset.size, ROWS_AT_A_TIME):
         rows = slice(start, start + ROWS_AT_A_TIME)
         unknown = ~dataset.next_known[rows]
+        obs, next_obs = (_raw(part[rows], offsets) for part in (dataset.obs, dataset.next_obs))
         columns = [
-            *dataset.obs[rows].T,
-            *dataset.action[rows].T,
+            *obs,
+            *([labels[dataset.action_codes[rows]]] if labels is not None else dataset.action[rows].T),
             dataset.reward[rows],
-            *(pa.array(column, mask=unknown) for column in dataset.next_obs[rows].T),
+            *(pa.array(column, mask=unknown) for column in next_obs),
             dataset.terminal[rows],
             dataset.timeout[rows],
+            *([] if dataset.propensity is None else [dataset.propensity[rows]]),
         ]
         yield pa.record_batch([pa.array(column) for column in columns], schema=schema)
+
+
+def _raw(part: np.ndarray, offsets: np.ndarray | None) -> list[np.ndarray]:
+    shifts = np.zeros(part.shape[1]) if offsets is None else offsets
+    return [c.astype(np.float64) + shift if shift else c for c, shift in zip(part.T, shifts, strict=True)]
 
 
 WRITERS: dict[str, Callable[[Dataset, Path], Path]] = {

@@ -2,75 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pspo.core.errors import UserError
 from pspo.data.columns import Columns, choose
 from pspo.data.dataset import Dataset
+from pspo.data.encode_arrays import FIT, Encoding
 from pspo.data.readers.file_checks import naming, require_file
-from pspo.data.readers.tables import Table, need_pyarrow, table_dataset
+from pspo.data.readers.label_columns import is_text
+from pspo.data.readers.state_columns import STATES, state_kinds
+from pspo.data.readers.tables import NO_COLUMNS, Table, need_pyarrow, table_dataset
 
 DELIMITERS = ",;\t"
 EMPTY_CELLS = ["", "NA", "N/A", "null", "NULL"]  # nan is not among them: it is a value, not a missing one
 
 
-def load_csv(path: str | Path, columns: Columns | None = None) -> Dataset:
+def load_csv(path: str | Path, columns: Columns | None = None, encoding: Encoding = FIT) -> Dataset:
     """The dataset of a CSV file."""
-    pa = need_pyarrow("reading CSV files")
-    path = Path(path)
+    path, columns = Path(path), columns or Columns()
+    table = csv_table(path, columns, encoding=encoding)
+    with naming(path), _in_one_sentence():
+        return table_dataset(table, columns, {"name": path.stem}, encoding)
+
+
+def csv_table(path: Path, columns: Columns, more: Mapping[str, Any] = NO_COLUMNS, encoding: Encoding = FIT) -> Table:
+    """The table of a CSV file; nothing but its header and the types of its columns is read yet.
+
+    `more` are columns that are known from elsewhere, and may have a role: Arrow types by name.
+    """
+    need_pyarrow("reading CSV files")
     require_file(path)
-    with naming(path):
-        try:
-            return _read(path, columns or Columns())
-        except (pa.ArrowException, UnicodeError, MemoryError, OSError) as error:
-            reason = str(error).split("\n")[0].removeprefix("CSV parse error: ")[:200].rstrip(".")
-            raise UserError(f"the CSV cannot be read ({reason}): correct or write it again.") from None
+    with naming(path), _in_one_sentence():
+        return _table(path, columns, more, encoding)
 
 
-def _read(path: Path, columns: Columns) -> Dataset:
+@contextlib.contextmanager
+def _in_one_sentence() -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, UnicodeError, MemoryError, OSError) as error:
+        reason = str(error).split("\n")[0].removeprefix("CSV parse error: ")[:200].rstrip(".")
+        raise UserError(f"the CSV cannot be read ({reason}): correct or write it again.") from None
+
+
+def _table(path: Path, columns: Columns, more: Mapping[str, Any], encoding: Encoding) -> Table:
     import pyarrow as pa
     from pyarrow import csv
 
     parse = csv.ParseOptions(delimiter=_delimiter(path))
-    with csv.open_csv(path, parse_options=parse) as start:
+    with csv.open_csv(path, parse_options=parse, convert_options=_convert({})) as start:
         schema = start.schema  # as guessed from the first block
+        first = next(iter(start), None)
+
+    def guess(name: str) -> Any:
+        """Texts that are mostly numbers are numbers, of which some are wrong."""
+        if name not in schema.names:
+            return more[name]
+        kind = schema.field(name).type
+        if first is not None and pa.types.is_string(kind) and _are_mostly_numbers(first.column(name)):
+            return pa.float32()
+        return kind
+
+    chosen = choose([*schema.names, *(name for name in more if name not in schema.names)], columns)
+    states = state_kinds(chosen, guess, columns, encoding)
     kinds = {}
-    for role, names in choose(schema.names, columns).items():
-        for name in names:
-            kinds[name] = _kind(role, schema.field(name).type)
+    for role, names in sorted(chosen.items(), key=lambda item: item[0] == "time"):
+        for name in set(names) & set(schema.names):  # a time last: it keeps its digits where it is part of the state
+            state = states.get(name) if role in STATES else None
+            kind = guess(name) if role == "action" and not columns.is_discrete else schema.field(name).type
+            kinds[name] = _state_kind(state, guess(name)) if state else _kind(role, kind, columns.is_discrete)
 
     def batches(names: list[str]) -> Iterator[Any]:
-        with _open(path, parse, {name: kinds[name] for name in names}) as reader:
+        wanted = {name: kinds.get(name, pa.float32()) for name in names}
+        with _in_one_sentence():
+            try:
+                with _open(path, parse, wanted) as reader:
+                    yield from reader
+            except pa.ArrowInvalid:
+                _raise_for_bad_cell(path, parse, wanted)
+                raise
+
+    def wide_batches(names: list[str]) -> Iterator[Any]:
+        wide = {name: pa.float64() if kinds[name] == pa.float32() else kinds[name] for name in names}
+        with _open(path, parse, wide) as reader:
             yield from reader
 
-    try:
-        return table_dataset(
-            Table(schema.names, _count_lines(path), batches, exact=False), columns, {"name": path.stem}
-        )
-    except pa.ArrowInvalid:
-        _raise_for_bad_cell(path, parse, kinds)
-        raise
+    def declared(name: str) -> Any:
+        """Of actions what they are in the file: labels are read as float64."""
+        return guess(name) if name in chosen["action"] else kinds[name]
+
+    return Table(schema.names, _count_lines(path), batches, exact=False, wide_batches=wide_batches, kind=declared)
 
 
-def _kind(role: str, guessed: Any) -> Any:
+def _kind(role: str, guessed: Any, discrete: bool | None) -> Any:
     """The Arrow type of a column: 0 and 1 are numbers, true and false are booleans."""
     import pyarrow as pa
 
+    if role == "action" and discrete is not False:
+        if is_text(guessed):
+            return pa.string()
+        if discrete or pa.types.is_integer(guessed):
+            return pa.float64()  # labels keep their digits
     if role == "episode":
         return pa.string()
+    if role == "time":
+        return pa.float64() if pa.types.is_null(guessed) else guessed
     words = pa.types.is_boolean(guessed) or (role in ("terminal", "timeout") and pa.types.is_string(guessed))
     return pa.bool_() if words else pa.float32()
+
+
+def _state_kind(state: str, guessed: Any) -> Any:
+    """The Arrow type of a column of the state that is no number: a category is text, a time is what it looks like."""
+    import pyarrow as pa
+
+    if state == "category":
+        return pa.string()
+    return guessed if pa.types.is_temporal(guessed) or pa.types.is_string(guessed) else pa.float64()
+
+
+def _are_mostly_numbers(cells: Any) -> bool:
+    texts = [text for text in cells.unique().to_pylist() if text is not None]
+    return sum(map(_is_number, texts)) > 0.5 * len(texts) > 0
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _open(path: Path, parse: Any, kinds: dict[str, Any]) -> Any:
     from pyarrow import csv
 
-    convert = csv.ConvertOptions(
+    return csv.open_csv(path, parse_options=parse, convert_options=_convert(kinds))
+
+
+def _convert(kinds: dict[str, Any]) -> Any:
+    from pyarrow import csv
+
+    return csv.ConvertOptions(
         include_columns=list(kinds), column_types=kinds, null_values=EMPTY_CELLS, strings_can_be_null=True
     )
-    return csv.open_csv(path, parse_options=parse, convert_options=convert)
 
 
 def _count_lines(path: Path) -> int:
@@ -98,7 +177,8 @@ def _raise_for_bad_cell(path: Path, parse: Any, kinds: dict[str, Any]) -> None:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if _casts(cells[low:middle], kind) else (low, middle)
-        cell, wanted = str(cells[low])[:40], "a number" if kind == pa.float32() else "true or false"
+        cell = str(cells[low])[:40]
+        wanted = {pa.float32(): "a number", pa.bool_(): "true or false"}.get(kind, f"of type {kind} as before")
         raise UserError(f"column '{name}' holds '{cell}' at row {low} (line {low + 2}), which is not {wanted}.")
 
 

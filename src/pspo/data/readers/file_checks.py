@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from pspo.core.errors import UserError
+from pspo.core.memory import memory_limit
 
 # Noisy numbers hardly compress: a file that claims to expand by more than this is made to fill the memory. Anything
 # below the second number, in bytes, is harmless, and small files of zeros are common.
 MAX_EXPANSION, ALWAYS_FITS = 200, 1 << 28
+PEAK = 5
+"""Memory that reading and checking a dataset takes at most, in sizes of its arrays; a slow test measures it."""
 
 
-def require_room(needed: int, stored: int) -> None:
-    """Refuse a file of `stored` bytes whose arrays take `needed` bytes of memory, before any is allocated."""
-    if needed > ALWAYS_FITS and needed > MAX_EXPANSION * stored:
+def require_room(declared: int, stored: int) -> None:
+    """Refuse a file of `stored` bytes that declares more than it can hold, before anything is allocated."""
+    if declared > ALWAYS_FITS and declared > MAX_EXPANSION * stored:
         raise UserError(
-            f"{_gib(needed)} are declared by {stored:,} bytes, more than the file can hold "
+            f"{_gib(declared)} are declared by {stored:,} bytes, more than the file can hold "
             f"(at most {MAX_EXPANSION} times its size is accepted): write it again, uncompressed if need be."
         )
-    if needed > (memory := _memory()):
+
+
+def require_memory(arrays: int) -> None:
+    """Refuse a dataset whose arrays take so many bytes, where working with them would exceed the memory."""
+    if PEAK * arrays > (limit := memory_limit()):
         raise UserError(
-            f"{_gib(needed)} are needed and this machine has {_gib(memory)} of memory: split the data, "
-            "or take a larger machine."
+            f"the arrays take {_gib(arrays)}, and reading and checking them {PEAK} times that, where this process may "
+            f"use {_gib(limit)} of memory: split the data, or allow it more."
         )
+
+
+def bytes_in_memory(sizes: dict[str, int]) -> int:
+    """Of a dataset whose columns have these numbers of values: float32, and the states twice, as next states too."""
+    has_next = any("next" in name.lower() for name in sizes)
+    return 4 * sum(sizes.values()) * (1 if has_next else 2)
 
 
 def _gib(size: int) -> str:
     return f"{size / 2**30:,.1f} GiB"
-
-
-def _memory() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def require_file(path: Path) -> None:
@@ -42,6 +51,8 @@ def require_file(path: Path) -> None:
         raise UserError(f"there is no file '{path}': check the path.")
     if path.is_dir():
         raise UserError(f"'{path}' is a folder: give the path of a file in it.")
+    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer, for ever if there is none
+        raise UserError(f"'{path}' is a pipe or a device, and data are read more than once: write them to a file.")
     try:
         with open(path, "rb"):
             pass
@@ -50,7 +61,7 @@ def require_file(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
+def naming(path: Path | str) -> Iterator[None]:
     """Add the name of the file to errors about its content."""
     try:
         yield

@@ -8,6 +8,7 @@ from typing import Any
 from pspo.core.errors import UserError
 from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
+from pspo.data.encode_arrays import FIT, Encoding
 from pspo.data.readers.tables import Table, need_pyarrow, table_dataset, width_of
 
 FRAME_METHODS = ("__arrow_c_stream__", "to_arrow", "__dataframe__")
@@ -18,8 +19,13 @@ def is_frame(source: Any) -> bool:
     return not isinstance(source, type) and any(hasattr(source, method) for method in FRAME_METHODS)
 
 
-def frame_dataset(frame: Any, columns: Columns) -> Dataset:
+def frame_dataset(frame: Any, columns: Columns, encoding: Encoding = FIT) -> Dataset:
     """The dataset of a data frame."""
+    return table_dataset(frame_table(frame), columns, {"name": "dataset"}, encoding)
+
+
+def frame_table(frame: Any) -> Table:
+    """A data frame of any library as a table."""
     pa = need_pyarrow("reading a data frame")
     try:
         table = _as_arrow(frame, pa)
@@ -33,8 +39,10 @@ def frame_dataset(frame: Any, columns: Columns) -> Dataset:
     def width(name: str) -> int:
         return width_of(table.schema.field(name).type, lambda: table.column(name))
 
-    source = Table(table.column_names, table.num_rows, batches, width)
-    return table_dataset(source, columns, {"name": "dataset"})
+    def kind(name: str) -> Any:
+        return table.schema.field(name).type
+
+    return Table(table.column_names, table.num_rows, batches, width, kind=kind)
 
 
 def _as_arrow(frame: Any, pa: Any) -> Any:

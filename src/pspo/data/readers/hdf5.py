@@ -11,10 +11,19 @@ import numpy as np
 
 from pspo.core.errors import UserError
 from pspo.core.files import parse_json, replacing, require_space
-from pspo.data.columns import Columns
-from pspo.data.d4rl_layout import KNOWN_KEYS, arrays_for_d4rl
+from pspo.data.columns import Columns, natural_key
+from pspo.data.d4rl_layout import (
+    ENCODER,
+    KNOWN_KEYS,
+    MAX_CHARACTERS,
+    arrays_for_d4rl,
+    stored_actions,
+    too_long,
+)
 from pspo.data.dataset import Dataset
-from pspo.data.readers.file_checks import naming, require_file, require_room
+from pspo.data.encode_arrays import FIT, Encoding
+from pspo.data.offsets import float32_keeps_less, is_wide
+from pspo.data.readers.file_checks import bytes_in_memory, naming, require_file, require_memory, require_room
 from pspo.data.readers.named_arrays import dataset_from_named_arrays
 
 SUFFIXES = (".hdf5", ".h5")
@@ -22,12 +31,12 @@ USUAL_GROUPS = ("infos", "metadata")  # of D4RL's own files; nothing in them is 
 TEXTS = "pspo"  # the attribute with name, task and notes as JSON; files of other programs may have one attribute each
 BLOCK_BYTES = 1 << 24
 OVERHEAD_BYTES = 1 << 14  # of a file's structure and texts, roughly
-MAX_TEXTS = 1000  # in one array; each may be as long as the file
+MAX_TEXTS, MAX_NOTES = 1000, 100  # in one array, in one attribute; each text may be as long as the file
 # All that h5py is known to raise on a damaged file.
 DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, MemoryError, OverflowError)
 
 
-def load_hdf5(path: str | Path, columns: Columns | None = None) -> Dataset:
+def load_hdf5(path: str | Path, columns: Columns | None = None, encoding: Encoding = FIT) -> Dataset:
     """The dataset of an HDF5 file."""
     import h5py
 
@@ -38,22 +47,30 @@ def load_hdf5(path: str | Path, columns: Columns | None = None) -> Dataset:
     with naming(path):
         try:
             with h5py.File(path, "r") as file:
-                return _read(file, path, columns)
+                return _read(file, path, columns, encoding)
         except DAMAGE as error:
             raise UserError(f"the file is truncated or damaged ({_reason(error)}): copy or write it again.") from None
 
 
-def _read(file: Any, path: Path, columns: Columns | None) -> Dataset:
+def _read(file: Any, path: Path, columns: Columns | None, encoding: Encoding) -> Dataset:
     labels = {"name": path.stem, **_labels(file.attrs)}
     names = [str(key) for key in file]
+    if not file["/"].id.get_create_plist().get_link_creation_order():  # then names are listed by alphabet
+        names.sort(key=natural_key)
     _require_room(file, path, names if columns is not None else [key for key in names if key in KNOWN_KEYS])
     if columns is not None:
         arrays = [key for key in names if key not in USUAL_GROUPS]
         return dataset_from_named_arrays(
-            [*labels, *arrays], lambda key: labels[key] if key in labels else _array(file, key), columns, path.stem
+            [*labels, *arrays],
+            lambda key: labels[key] if key in labels else _array(file, key),
+            columns,
+            path.stem,
+            lambda key: _array(file, key, exact=True),
+            encoding,
         )
     unread = [key for key in names if key not in KNOWN_KEYS and key not in USUAL_GROUPS]
-    return Dataset.from_arrays(labels | {key: _array(file, key) for key in names if key in KNOWN_KEYS}, unread)
+    loaded = labels | {key: _array(file, key) for key in names if key in KNOWN_KEYS}
+    return Dataset.from_arrays(loaded, unread, encoding)
 
 
 def _require_room(file: Any, path: Path, names: list[str]) -> None:
@@ -62,7 +79,9 @@ def _require_room(file: Any, path: Path, names: list[str]) -> None:
 
     plain = [name for name in names if isinstance(file.get(name, getlink=True), h5py.HardLink)]
     arrays = [item for name in plain if isinstance(item := file[name], h5py.Dataset)]
-    require_room(sum(int(array.nbytes) for array in arrays if array.shape is not None), path.stat().st_size)
+    arrays = [array for array in arrays if array.shape is not None]
+    require_room(sum(int(array.nbytes) for array in arrays), path.stat().st_size)
+    require_memory(bytes_in_memory({str(array.name): int(np.prod(array.shape)) for array in arrays}))
 
 
 def _labels(attributes: Any) -> dict[str, Any]:
@@ -70,12 +89,19 @@ def _labels(attributes: Any) -> dict[str, Any]:
     if TEXTS in attributes:
         stored |= parse_json(attributes[TEXTS])
     else:
-        stored |= {key: _label(attributes[key]) for key in ("name", "task", "notes") if key in attributes}
+        stored |= {key: _text_attribute(attributes, key) for key in ("name", "task", "notes") if key in attributes}
     return {key: value for key, value in stored.items() if value is not None and not _is_empty(value)}
 
 
-def _array(file: Any, key: str) -> Any:
-    """One array, read block by block as float32; nothing outside of the file is ever opened."""
+def _text_attribute(attributes: Any, key: str) -> Any:
+    """An attribute is read as a whole, so its number of texts is checked first."""
+    if int(np.prod(attributes.get_id(key).shape or ())) > MAX_NOTES:
+        raise too_long(key)
+    return _label(attributes[key])
+
+
+def _array(file: Any, key: str, exact: bool = False) -> Any:
+    """One array, read block by block, `exact` in its own type; nothing outside of the file is ever opened."""
     import h5py
 
     link = file.get(key, getlink=True)
@@ -88,17 +114,40 @@ def _array(file: Any, key: str) -> Any:
         raise UserError(f"'{key}' is kept in another file, which is not opened: copy the array itself.")
     if stored.shape is None:
         raise UserError(f"'{key}' is empty: give an array of numbers.")
+    if key == "actions" and stored.ndim == 1 and stored.dtype.kind in "biu":
+        return stored[()]  # labels keep their digits
     if stored.dtype.kind not in "biuf":
-        if (count := int(np.prod(stored.shape))) > MAX_TEXTS:
-            raise UserError(f"'{key}' holds {count} texts, and at most {MAX_TEXTS} are read: give numbers.")
+        return _texts(key, stored)
+    return stored[()] if exact else _read_numbers(stored)
+
+
+def _texts(key: str, stored: Any) -> Any:
+    """Read one by one: many texts may be one long text of the file, which would take its size many times."""
+    if (count := int(np.prod(stored.shape))) > MAX_TEXTS:
+        raise UserError(f"'{key}' holds {count} texts, and at most {MAX_TEXTS} are read: give numbers.")
+    if stored.dtype.kind != "O" or not stored.shape:
         return _label(stored[()])
-    return _read_as_float32(stored)
+    texts, length = [], 0
+    for index in np.ndindex(stored.shape):
+        texts.append(_label(stored[index]))
+        if (length := length + len(str(texts[-1]))) > MAX_CHARACTERS:
+            raise too_long(key)
+    return texts
 
 
-def _read_as_float32(stored: Any) -> np.ndarray:
+def _read_numbers(stored: Any) -> np.ndarray:
+    """As float32; or in float64, if float32 would round away how the numbers of a column differ."""
     if not stored.shape:
         return stored[()]
-    array = np.empty(stored.shape, bool if stored.dtype.kind == "b" else np.float32)
+    array = _read_blocks(stored, np.dtype(bool if stored.dtype.kind == "b" else np.float32))
+    if not is_wide(stored) or stored.ndim > 2 or not array.size:
+        return array
+    rounded = float32_keeps_less(array, lambda c: stored[:, c] if stored.ndim == 2 else stored[:])
+    return _read_blocks(stored, np.dtype(np.float64)) if rounded else array
+
+
+def _read_blocks(stored: Any, dtype: np.dtype) -> np.ndarray:
+    array = np.empty(stored.shape, dtype)
     step = max(1, BLOCK_BYTES * len(stored) // max(stored.nbytes, 1)) if len(stored) else 1
     with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which `check` reports as an error
         for start in range(0, len(stored), step):
@@ -135,8 +184,15 @@ def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any] 
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"cannot save a dataset as '{path}': give a path that ends in .hdf5.")
     texts = {"name": dataset.name, "task": dataset.task, "notes": list(dataset.notes)}
+    names = {"obs_names": list(dataset.obs_names), "action_names": list(dataset.action_names)}
+    texts |= {key: value for key, value in names.items() if value}
+    texts |= {} if dataset.encoder is None else {ENCODER: dataset.encoder.as_json()}
     metadata: dict[str, Any] = {"name": dataset.name, "task": dataset.task or ""}
-    metadata |= {"action_low": dataset.action_low, "action_high": dataset.action_high, **(attributes or {})}
+    if dataset.discrete:
+        texts |= {key: array.tolist() for key, array in stored_actions(dataset).items()}
+    else:
+        metadata |= stored_actions(dataset)
+    metadata |= attributes or {}
     # This version of the format has checksums in its structure, so that damage is noticed where the library might
     # otherwise crash. Texts of variable length are not covered: what the reader needs has a fixed length.
     arrays = arrays_for_d4rl(dataset)

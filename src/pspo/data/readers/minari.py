@@ -35,10 +35,13 @@ def load_minari(identifier: str) -> Dataset:
 
 def _arrays(source: Any, identifier: str) -> dict[str, Any]:
     obs_parts = _parts(source.observation_space, "observations", identifier, keys_allowed=True)
-    _parts(source.action_space, "actions", identifier, keys_allowed=False)
+    labels = _labels(source.action_space)
+    if labels is None:
+        _parts(source.action_space, "actions", identifier, keys_allowed=False)
     rows, widths = int(source.total_steps), [part.shape[0] for part in obs_parts.values()]
-    obs, next_obs = (np.empty((rows, sum(widths)), np.float32) for _ in range(2))
-    action = np.empty((rows, source.action_space.shape[0]), np.float32)
+    wide = any(np.dtype(part.dtype).itemsize > 4 for part in obs_parts.values())  # may need an offset
+    obs, next_obs = (np.empty((rows, sum(widths)), np.float64 if wide else np.float32) for _ in range(2))
+    action = np.empty((rows, source.action_space.shape[0]), np.float32) if labels is None else np.empty(rows, np.int64)
     reward, terminal, timeout = np.empty(rows, np.float32), np.zeros(rows, bool), np.zeros(rows, bool)
     start = 0
     for episode in source.iterate_episodes():
@@ -59,9 +62,18 @@ def _arrays(source: Any, identifier: str) -> dict[str, Any]:
     for array in (obs, next_obs, action, reward):
         array.setflags(write=False)  # no other references: the dataset need not copy them
     arrays = {"observations": obs, "actions": action, "rewards": reward, "next_observations": next_obs}
+    if labels is not None:
+        return {**arrays, "terminals": terminal, "timeouts": timeout, "action_labels": labels}
     low, high = source.action_space.low, source.action_space.high
     bounds = {"action_low": low, "action_high": high} if np.isfinite([low, high]).all() else {}
     return {**arrays, "terminals": terminal, "timeouts": timeout, **bounds}
+
+
+def _labels(space: Any) -> list[int] | None:
+    """All labels of a discrete space, also those that were never taken."""
+    from gymnasium.spaces import Discrete
+
+    return [*range(int(space.start), int(space.start + space.n))] if isinstance(space, Discrete) else None
 
 
 def _parts(space: Any, what: str, identifier: str, keys_allowed: bool) -> dict[str | None, Any]:
@@ -75,8 +87,10 @@ def _parts(space: Any, what: str, identifier: str, keys_allowed: bool) -> dict[s
     for key, part in parts.items():
         if not isinstance(part, Box) or len(part.shape) != 1:
             which = what if key is None else f"the part '{key}' of the {what}"
+            also = " and discrete actions" if what == "actions" else ""
             raise UserError(
-                f"{which} of '{identifier}' are {part}: only boxes with one axis are supported, so choose another."
+                f"{which} of '{identifier}' are {part}: only boxes with one axis{also} are supported, so choose "
+                "another."
             )
     return parts
 

@@ -7,20 +7,40 @@ from typing import Any
 
 import numpy as np
 
+from pspo.core.column_names import listed
 from pspo.core.errors import UserError
+from pspo.data.action_mask import with_mask
 from pspo.data.arrays import frozen_flags, require_same_rows
-from pspo.data.columns import Columns, choose, listed
-from pspo.data.d4rl_layout import LABELS, fields_from_d4rl, read_notes
+from pspo.data.columns import Columns, choose, without_ignored
+from pspo.data.d4rl_layout import COLUMN_NAMES, DISCRETE, ENCODER, LABELS, fields_from_d4rl, read_notes
 from pspo.data.dataset import Dataset
+from pspo.data.encode_arrays import FIT, Encoding, encode_arrays
 from pspo.data.episode_ends import mark_ends
-from pspo.data.readers.tables import D4RL_NAMES, single_columns
+from pspo.data.offsets import float32_keeps_less, is_wide
+from pspo.data.readers.identifiers import episodes_from_arrays, times_from_array
+from pspo.data.readers.tables import D4RL_NAMES, ONE_NUMBER, single_columns
+from pspo.data.row_keys import row_keys
+from pspo.data.row_names import row_name
+from pspo.data.time_order import order_in_time
 
-FIXED_NAMES = frozenset((*LABELS, "action_low", "action_high", "next_known"))  # these names need no role
+# These need no role.
+FIXED_NAMES = frozenset((*LABELS, *COLUMN_NAMES, *DISCRETE, ENCODER, "action_low", "action_high", "next_known"))
 
 
-def dataset_from_named_arrays(names: Iterable[str], read: Callable[[str], Any], columns: Columns, name: str) -> Dataset:
-    """`read` returns the array of a name: one axis is a column, two axes are several columns."""
+def dataset_from_named_arrays(
+    names: Iterable[str],
+    read: Callable[[str], Any],
+    columns: Columns,
+    name: str,
+    read_exactly: Callable[[str], Any] | None = None,
+    encoding: Encoding = FIT,
+) -> Dataset:
+    """`read` returns the array of a name: one axis is a column, two axes are several columns.
+
+    `read_exactly` does the same without rounding to float32, for episodes and times.
+    """
     names = [str(key) for key in names]
+    read_exactly = read_exactly or read
     chosen = choose([key for key in names if key not in FIXED_NAMES], columns)
     arrays: dict[str, Any] = {}
     axes: dict[str, int] = {}
@@ -29,20 +49,46 @@ def dataset_from_named_arrays(names: Iterable[str], read: Callable[[str], Any], 
             parts = {key: np.asarray(read(key)) for key in chosen[role]}
             axes |= {key: part.ndim for key, part in parts.items()}
             joined = _side_by_side(parts)
-            arrays[D4RL_NAMES[role]] = joined[:, None] if joined.ndim == 1 and role != "reward" else joined
+            arrays[D4RL_NAMES[role]] = joined[:, None] if joined.ndim == 1 and role not in ONE_NUMBER else joined
     flags = {role: _flags(chosen[role][0], read, arrays) for role in ("terminal", "timeout") if role in chosen}
-    episode = _numbered(chosen["episode"][0], read, arrays) if "episode" in chosen else None
-    terminal, timeout, notes = mark_ends(len(arrays["observations"]), chosen, flags, episode)
-    fixed = {key: read(key) for key in names if key in FIXED_NAMES}
+    rows, origin, cut, notes = len(arrays["observations"]), {}, None, []
+    identifiers = {
+        key: _identifier(key, read_exactly, rows) for role in ("episode", "time") for key in chosen.get(role, ())
+    }
+    episode = episodes_from_arrays({k: identifiers[k] for k in chosen["episode"]}) if "episode" in chosen else None
+    if "time" in chosen:
+        times = times_from_array(chosen["time"][0], identifiers[chosen["time"][0]], row_name)
+        order = order_in_time(times, episode and episode[0], _keys(arrays, flags), row_name)
+        arrays = {key: array[order.rows] for key, array in arrays.items()}
+        flags = {role: array[order.rows] for role, array in flags.items()}
+        episode = episode and (episode[0][order.rows], episode[1])
+        rows, origin, cut, notes = len(order.rows), {"source_rows": order.rows}, order.cut, order.notes
+    terminal, timeout, more = mark_ends(
+        rows, chosen, flags, episode, cut, lambda row: row_name(int(origin["source_rows"][row]) if origin else row)
+    )
+    notes += more
+    # Names of columns that a file holds are those of its own layout, not of the columns that were chosen.
+    fixed = {key: read(key) for key in names if key in FIXED_NAMES and key not in COLUMN_NAMES}
     used = {key for members in chosen.values() for key in members}
-    if unused := [key for key in names if key not in used and key not in FIXED_NAMES]:
+    visible = without_ignored(names, columns)
+    if unused := [key for key in visible if key not in used and key not in FIXED_NAMES]:
         notes.append(f"arrays that are not used: {listed(unused)}.")
     notes = [*read_notes(fixed), *notes]
     column_names: dict[str, Any] = {
         f"{role}_names": single_columns(chosen[role], axes.__getitem__) for role in ("obs", "action")
     }
-    labels = {"name": name, **fixed, "terminals": terminal, "timeouts": timeout, "notes": notes}
-    return Dataset(**fields_from_d4rl({**labels, **arrays}), **column_names)
+    labels = {
+        "name": name,
+        **fixed,
+        **columns.bounds(),
+        **origin,
+        "terminals": terminal,
+        "timeouts": timeout,
+        "notes": notes,
+    }
+    arrays = {**labels, **arrays, **column_names}
+    encoder = encode_arrays(arrays, encoding)
+    return with_mask(Dataset(**fields_from_d4rl(arrays, discrete=columns.is_discrete), encoder=encoder), columns.mask)
 
 
 def _side_by_side(parts: dict[str, np.ndarray]) -> np.ndarray:
@@ -56,7 +102,13 @@ def _side_by_side(parts: dict[str, np.ndarray]) -> np.ndarray:
     if any(part.dtype.kind not in "biuf" or part.ndim not in (1, 2) for part in parts.values()):
         raise UserError(f"arrays {listed(parts)} cannot be put side by side: give numbers with one or two axes.")
     with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which `check` reports as an error
-        return np.column_stack([part.astype(np.float32) for part in parts.values()])
+        return np.column_stack([_narrow(part) for part in parts.values()])
+
+
+def _narrow(part: np.ndarray) -> np.ndarray:
+    """As float32; unchanged if float32 would round away how its numbers differ."""
+    columns, narrow = part.reshape(len(part), -1), part.astype(np.float32)
+    return part if is_wide(part) and float32_keeps_less(narrow, lambda c: columns[:, c]) else narrow
 
 
 def _flags(key: str, read: Callable[[str], Any], arrays: dict[str, Any]) -> np.ndarray:
@@ -65,11 +117,19 @@ def _flags(key: str, read: Callable[[str], Any], arrays: dict[str, Any]) -> np.n
     return array
 
 
-def _numbered(key: str, read: Callable[[str], Any], arrays: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """The episode number of each row, and the label of each number."""
+def _identifier(key: str, read: Callable[[str], Any], rows: int) -> np.ndarray:
+    """An array of episodes or times."""
     array = np.asarray(read(key))
-    if array.ndim != 1 or array.dtype.kind not in "biufSU":
-        raise UserError(f"array '{key}' cannot number episodes: give it one axis, and numbers or texts.")
-    require_same_rows(key, array, "observations", arrays["observations"])
-    labels, number = np.unique(array, return_inverse=True)
-    return number, labels
+    if array.ndim != 1 or array.dtype.kind not in "biufSUM":
+        raise UserError(f"array '{key}' cannot number episodes or times: give it one axis, and numbers or texts.")
+    if len(array) != rows:
+        raise UserError(
+            f"array '{key}' has {len(array)} rows where 'observations' has {rows}: give one per transition."
+        )
+    return array
+
+
+def _keys(arrays: dict[str, Any], flags: dict[str, np.ndarray]) -> np.ndarray:
+    """A hash per row."""
+    with np.errstate(over="ignore"):
+        return row_keys([np.ascontiguousarray(part, np.float32) for part in (*arrays.values(), *flags.values())])

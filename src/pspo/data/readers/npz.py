@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from pspo.core.errors import UserError
 from pspo.core.files import one_line, replacing
 from pspo.data.columns import Columns
-from pspo.data.d4rl_layout import KNOWN_KEYS, arrays_for_d4rl
+from pspo.data.d4rl_layout import ENCODER, KNOWN_KEYS, arrays_for_d4rl, stored_actions
 from pspo.data.dataset import Dataset
-from pspo.data.readers.file_checks import naming, require_file, require_room
+from pspo.data.encode_arrays import FIT, Encoding
+from pspo.data.readers.file_checks import bytes_in_memory, naming, require_file, require_memory, require_room
 from pspo.data.readers.named_arrays import dataset_from_named_arrays
 
 ZIP_MAGIC = b"PK"
@@ -37,29 +39,31 @@ def save_npz(dataset: Dataset, path: str | Path) -> Path:
     return path
 
 
-def load_npz(path: str | Path, columns: Columns | None = None) -> Dataset:
+def load_npz(path: str | Path, columns: Columns | None = None, encoding: Encoding = FIT) -> Dataset:
     """The dataset of an NPZ file."""
     path = Path(path)
     require_file(path)
     with naming(path), open(path, "rb") as file:
         arrays, others = read_members(file, lambda name: columns is not None or name in KNOWN_KEYS)
         if columns is not None:
-            return dataset_from_named_arrays(arrays, arrays.__getitem__, columns, path.stem)
-        return Dataset.from_arrays({"name": path.stem, **arrays}, others)
+            return dataset_from_named_arrays(arrays, arrays.__getitem__, columns, path.stem, encoding=encoding)
+        return Dataset.from_arrays({"name": path.stem, **arrays}, others, encoding)
 
 
 def _members(dataset: Dataset) -> dict[str, Any]:
     members: dict[str, Any] = {
         **arrays_for_d4rl(dataset),
-        "action_low": dataset.action_low,
-        "action_high": dataset.action_high,
+        **stored_actions(dataset),
         "name": np.array(dataset.name),
     }
     if dataset.task is not None:
         members["task"] = np.array(dataset.task)
     if dataset.notes:
         members["notes"] = np.array(dataset.notes)
-    return members
+    if dataset.encoder is not None:
+        members[ENCODER] = np.array(json.dumps(dataset.encoder.as_json()))
+    names = {"obs_names": dataset.obs_names, "action_names": dataset.action_names}
+    return members | {key: np.array(texts) for key, texts in names.items() if texts}
 
 
 def read_members(file: IO[bytes], wanted: Callable[[str], bool]) -> tuple[dict[str, np.ndarray], list[str]]:
@@ -74,8 +78,9 @@ def read_members(file: IO[bytes], wanted: Callable[[str], bool]) -> tuple[dict[s
         with zipfile.ZipFile(file) as archive:
             entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
             require_room(sum(entry.file_size for name, entry in entries.items() if wanted(name)), stored)
+            require_memory(bytes_in_memory({name: _count(archive, entries[name]) for name in filter(wanted, entries)}))
             arrays = {}
-            for member in sorted(filter(wanted, entries)):
+            for member in filter(wanted, entries):
                 arrays[member] = _array(archive, entries[member])
             return arrays, [name for name in entries if name not in arrays]
     except DAMAGE as problem:
@@ -93,15 +98,27 @@ def read_members(file: IO[bytes], wanted: Callable[[str], bool]) -> tuple[dict[s
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
     """One array. NumPy allocates what its header declares, so that must be what the archive holds."""
     with archive.open(entry) as start:
-        declared = _declared_bytes(start)
-        if declared is not None and start.tell() + declared != entry.file_size:
-            raise ValueError(f"it declares {declared} bytes where {entry.file_size - start.tell()} are")
+        declared = _declared(start)
+        if declared and start.tell() + declared.bytes != entry.file_size:
+            raise ValueError(f"it declares {declared.bytes} bytes where {entry.file_size - start.tell()} are")
     with archive.open(entry) as content:
         return np.lib.format.read_array(content, allow_pickle=False)
 
 
-def _declared_bytes(start: IO[bytes]) -> int | None:
-    """Reads the header: the number of bytes that follow it; None for objects, which are refused later."""
+def _count(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> int:
+    """How many numbers an array has, by its header."""
+    with archive.open(entry) as start:
+        declared = _declared(start)
+        return declared.numbers if declared else 0
+
+
+class _Declared(NamedTuple):
+    numbers: int
+    bytes: int
+
+
+def _declared(start: IO[bytes]) -> _Declared | None:
+    """Reads the header: what follows it; None for objects, which are refused later."""
     version = np.lib.format.read_magic(start)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
@@ -112,4 +129,4 @@ def _declared_bytes(start: IO[bytes]) -> int | None:
     count = 1
     for length in shape:
         count *= int(length)
-    return None if kind.hasobject else count * kind.itemsize
+    return None if kind.hasobject else _Declared(count, count * kind.itemsize)

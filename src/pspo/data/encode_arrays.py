@@ -1,0 +1,76 @@
+"""Observations that are given as arrays of numbers, encoded: by a given encoder, by a file's own, or by a new one."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from pspo.core.column_names import positions
+from pspo.core.errors import UserError
+from pspo.core.files import parse_json
+from pspo.data.d4rl_layout import COLUMN_NAMES, ENCODER, read_notes
+from pspo.data.encoder import Encoder, encoder_from_json, offset_encoder
+from pspo.data.offsets import offsets_of, rounding_notes, subtract
+
+FIT: Literal["fit"] = "fit"
+Encoding = Encoder | Literal["fit"] | None
+"""How to encode: by this encoder; by one that is fitted to the data, if they need one; or not at all."""
+
+
+def encode_arrays(arrays: dict[str, Any], encoding: Encoding) -> Encoder | None:
+    """Replace the observations of arrays under D4RL's names by encoded ones; returns the encoder, if there is one.
+
+    What cannot be encoded is left as it is, for the dataset to refuse.
+    """
+    stored = arrays.pop(ENCODER, None)
+    if stored is not None:
+        return require_same(stored_encoder(stored), encoding, str(arrays.get("name", "the dataset")))
+    if "observations" not in arrays:
+        return None
+    rounded = rounding_notes({"action": arrays.get("actions"), "reward": arrays.get("rewards")})
+    if rounded:
+        arrays["notes"] = [*read_notes(arrays), *rounded]
+    names = [str(name) for name in np.ravel(arrays.get(COLUMN_NAMES[0], ()))]
+    if encoding == FIT:
+        offset = offsets_of(arrays["observations"], arrays.get("next_observations"))
+        encoding = None if offset is None else offset_encoder(offset, names if len(names) == len(offset) else ())
+    if encoding is not None:
+        for key in ("observations", "next_observations"):
+            if key in arrays:
+                arrays[key] = _encode(key, arrays[key], names, encoding)
+    return encoding
+
+
+def _encode(key: str, table: Any, names: list[str], encoder: Encoder) -> Any:
+    """Raw numbers (rows, columns) as encoded ones."""
+    table, columns = np.asarray(table), len(encoder.columns)
+    if names and encoder.raw_names and names != [*encoder.raw_names]:
+        table = table[:, positions(names, [*encoder.raw_names], f"'{key}'")]
+    if encoder.takes_texts or table.dtype.kind not in "biuf" or table.ndim != 2 or table.shape[1] != columns:
+        raise UserError(
+            f"'{key}' has shape {table.shape} and type {table.dtype}, and the data of the run have {columns} columns"
+            f"{', some of them texts' if encoder.takes_texts else ''}: give data with the same columns."
+        )
+    if encoder.only_offsets:
+        return subtract(table, encoder.offsets)
+    return encoder.encode([column.astype(np.float64) for column in table.T])
+
+
+def stored_encoder(stored: Any) -> Encoder:
+    """The encoder of a file, as JSON."""
+    try:
+        text = stored.item() if isinstance(stored, np.ndarray) else stored
+        return encoder_from_json(parse_json(text) if isinstance(text, str) else text)
+    except (ValueError, TypeError) as problem:
+        raise UserError(f"the encoder in the file cannot be used ({problem}): write the file again.") from None
+
+
+def require_same(own: Encoder | None, wanted: Encoding, name: str) -> Encoder | None:
+    """Observations that are encoded already can only be used by what has the same encoder."""
+    if wanted not in (FIT, own):
+        raise UserError(
+            f"'{name}' was encoded otherwise than the data of the run: give the file or data frame itself, which "
+            "is then encoded as those were."
+        )
+    return own

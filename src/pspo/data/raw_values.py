@@ -1,0 +1,106 @@
+"""Raw values as an encoder takes them: numbers and times as float64, categories as texts. NumPy only.
+
+Times are seconds since 1970 in UTC, or of the data's own clock where they name no time zone.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+
+from pspo.core.errors import UserError
+from pspo.data.encoder import MISSING, EncodedColumn
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def raw_values(column: EncodedColumn, values: Any, name: str) -> np.ndarray:
+    """The values of one raw column, of any shape, as its encoder takes them."""
+    if column.categories:
+        return _texts(values)
+    return as_seconds(name, values) if column.kind == "time" else as_numbers(name, values)
+
+
+def as_numbers(name: str, values: Any) -> np.ndarray:
+    """Float64; None and the like become NaN."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "O":
+            array = np.vectorize(_number, otypes=[np.float64])(array)
+        if array.dtype.kind not in "biuf":
+            array = None
+    except (TypeError, ValueError):
+        array = None
+    if array is None:
+        raise UserError(f"'{name}' holds {str(values)[:40]!r}, which is not a number: give numbers.")
+    return array.astype(np.float64)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, str | bytes):
+        raise TypeError
+    return np.nan if is_missing(value) else float(value)
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, and pandas' NA and NaT."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating | np.datetime64) and value != value
+
+
+def category_text(value: Any) -> str:
+    """The text of a category: whole numbers without a point, without spaces around; empty where it is missing."""
+    if isinstance(value, str):
+        return value.strip()
+    if is_missing(value):
+        return MISSING
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _texts(values: Any) -> np.ndarray:
+    array = np.asarray(values) if not isinstance(values, str) else np.asarray(values, dtype=object)
+    if array.dtype.kind == "U" and array.ndim and not isinstance(values, np.ndarray):
+        array = np.asarray(values, dtype=object)  # a list of texts and numbers: NumPy would make all of them texts
+    return np.vectorize(category_text, otypes=[object])(array) if array.size else array.astype(object)
+
+
+def as_seconds(name: str, values: Any) -> np.ndarray:
+    """Seconds since 1970: from dates, times, ISO texts, or numbers, which are seconds already."""
+    array = np.asarray(values)
+    if array.dtype.kind == "M":
+        return _seconds_of_datetime64(array)
+    if array.dtype.kind in "OUS":
+        try:
+            return np.vectorize(_seconds, otypes=[np.float64])(array.astype(object))
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            problem = f"'{name}' holds {str(values)[:40]!r}, which is no time: give dates, ISO texts or seconds."
+            raise UserError(problem) from None
+    return as_numbers(name, array)
+
+
+def _seconds_of_datetime64(array: np.ndarray) -> np.ndarray:
+    fine = array.astype("datetime64[us]")
+    return np.where(np.isnat(fine), np.nan, fine.astype(np.int64) / 1e6)
+
+
+def _seconds(value: Any) -> float:
+    if is_missing(value) or value == "":
+        return np.nan
+    if isinstance(value, int | float | np.number):
+        return float(value)
+    if isinstance(value, np.datetime64):
+        return float(_seconds_of_datetime64(np.asarray(value)))
+    if isinstance(value, str):
+        value = datetime.datetime.fromisoformat(value.strip())
+    if not isinstance(value, datetime.datetime):
+        value = datetime.datetime(value.year, value.month, value.day)
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=datetime.UTC)
+    return (value - EPOCH).total_seconds()
