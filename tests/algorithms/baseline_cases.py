@@ -22,12 +22,9 @@ from pspo.algorithms.common.model_free import Setup
 from pspo.data.batches import DeviceDataset, Transitions
 from pspo.data.normalise import Normaliser
 from pspo.nets.mlp import MLP
+from tests.arrays import f32
 
 OBS, ACT, HIDDEN, ROWS = 2, 2, 5, 8
-
-
-def f32(array: Any) -> jax.Array:
-    return jnp.asarray(np.asarray(array, np.float32))
 
 
 def made_mlp(
@@ -133,11 +130,6 @@ def started(
 def compiled_update(algorithm: ModuleType, config: Any, setup: Any = None) -> Callable[..., tuple[Any, dict[str, Any]]]:
     """(state, batch, key) -> the next state and metrics."""
     return jax.jit(partial(algorithm.update, config, setup or made_setup(), None))
-
-
-def same_bits(a: Any, b: Any) -> bool:
-    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in pairs)
 
 
 # By hand, in double precision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -32,6 +33,8 @@ class Learner:
     at_least: float
     """The score that it reaches, and that the broken one misses by a wide margin."""
     chunks: int = 20
+    one_program: bool = False
+    """The broken settings are numbers that programs only compute with: one program, compiled once, takes either."""
     common: dict[str, Any] = field(default_factory=lambda: COMMON | BATCH)
 
 
@@ -63,11 +66,12 @@ LEARNERS = {
         | {"penalty": 20.0, "termination": "none"},
         {"penalty": 0.0},
         0.8,
+        one_program=True,
     ),
-    "bc": Learner({"lr": 3e-3}, {"lr": 0.0}, 0.95),
-    "td3bc": Learner(QUICK | {"alpha": 0.5}, {"imitation": 0.0}, 1.2),
-    "iql": Learner(QUICK | {"temperature": 20.0}, {"temperature": 0.0}, 1.2),
-    "dmg": Learner(QUICK | {"imitation": 2.0}, {"imitation": 0.0}, 1.2),
+    "bc": Learner({"lr": 3e-3}, {"lr": 0.0}, 0.95, one_program=True),
+    "td3bc": Learner(QUICK | {"alpha": 0.5}, {"imitation": 0.0}, 1.2, one_program=True),
+    "iql": Learner(QUICK | {"temperature": 20.0}, {"temperature": 0.0}, 1.2, one_program=True),
+    "dmg": Learner(QUICK | {"imitation": 2.0}, {"imitation": 0.0}, 1.2, one_program=True),
     "oraac": Learner(
         QUICK
         | {
@@ -91,14 +95,18 @@ LEARNERS = {
         1.17,
         chunks=30,
     ),
-    "combo": Learner(QUICK | SYNTHETIC | {"conservatism": 1.0, "samples": 2}, {"conservatism": 0.0}, 0.9, chunks=20),
+    "combo": Learner(
+        QUICK | SYNTHETIC | {"conservatism": 1.0, "samples": 2}, {"conservatism": 0.0}, 0.9, one_program=True
+    ),
     "1r2r": Learner(
         QUICK | SYNTHETIC | {"cvar_alpha": 0.1, "candidates": 10, "cloning_steps": 200, "cloning_lr": 3e-3},
         {"risk": "neutral"},
         0.95,
         chunks=30,
     ),
-    "mopo": Learner(QUICK | SYNTHETIC | {"penalty": 1.0, "termination": "learned"}, {"penalty": 0.0}, 0.9, chunks=20),
+    "mopo": Learner(
+        QUICK | SYNTHETIC | {"penalty": 1.0, "termination": "learned"}, {"penalty": 0.0}, 0.9, one_program=True
+    ),
     "morel": Learner(
         {"model.pool": 4, "model.width": 64, "model.depth": 3, "model.steps": 400, "model.lr": 1e-2}
         | {"elites": 4, "model.evaluate_every": 400, "model.batch": 128, "paths": 32, "rollout_horizon": 2}
@@ -132,7 +140,9 @@ LEARNERS = {
         chunks=30,
         common=COMMON,
     ),
-    "cql": Learner(QUICK | {"conservatism": 1.0, "samples": 2}, {"conservatism": 0.0}, 0.95, chunks=30),
+    "cql": Learner(
+        QUICK | {"conservatism": 1.0, "samples": 2}, {"conservatism": 0.0}, 0.95, chunks=30, one_program=True
+    ),
 }
 
 
@@ -146,12 +156,14 @@ class Case:
     device_data: DeviceDataset
     chunk: Any
     init: Any
+    numbers: dict[str, float]
+    """Settings that are arguments of the program."""
 
     def start(self, seed: int) -> Any:
         return self.init(self.device_data, jax.random.PRNGKey(seed))
 
-    def run_chunk(self, state: Any) -> tuple[Any, dict[str, jax.Array]]:
-        return self.chunk(state, self.setup.arrays, self.device_data, length=CHUNK)
+    def run_chunk(self, state: Any, **numbers: float) -> tuple[Any, dict[str, jax.Array]]:
+        return self.chunk(self.numbers | numbers, state, self.setup.arrays, self.device_data)
 
 
 def make_case(algo: str, data: Dataset, **changes: Any) -> Case:
@@ -162,7 +174,14 @@ def make_case(algo: str, data: Dataset, **changes: Any) -> Case:
     setup, _ = module.prepare(config, data, 0, silent)
     device_data = device_dataset(data, setup.norm, config.gamma)
     init = jax.jit(lambda device_data, key: module.init(config, setup, device_data, key))
-    return Case(module, config, setup, device_data, compile_chunk(module, config, setup), init)
+    numbers = {name: getattr(config, name) for name in learner.broken} if learner.one_program else {}
+
+    @jax.jit
+    def chunk(numbers: dict[str, Any], state: Any, arrays: Any, device_data: DeviceDataset) -> Any:
+        program = compile_chunk(module, dataclasses.replace(config, **numbers), setup)
+        return program(state, arrays, device_data, length=CHUNK)
+
+    return Case(module, config, setup, device_data, chunk, init, numbers)
 
 
 @cache

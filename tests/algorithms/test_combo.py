@@ -31,16 +31,15 @@ from tests.algorithms.baseline_cases import (
     backed_up,
     critics_by_hand,
     encoded,
-    f32,
     made_config,
     made_data,
     made_setup,
     made_state,
     made_transitions,
     net_by_hand,
-    same_bits,
     slopes,
 )
+from tests.arrays import equal_bits, f32
 from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, unlimited
 
 TINY: dict[str, Any] = {"samples": 3, "starts": 4, "rollout_horizon": 1, "retain": 2, "real_ratio": 0.4}
@@ -148,7 +147,7 @@ def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(config:
     }
     for name, value in expected.items():
         assert float(metrics[name]) == pytest.approx(value, rel=1e-4, abs=1e-5), name
-    assert same_bits(after.buffer, state.buffer)
+    assert equal_bits(after.buffer, state.buffer)
     assert int(after.step) == 1
 
 
@@ -206,8 +205,8 @@ def test_the_target_has_no_entropy_in_it() -> None:
     agent = state.agent
     warm = agent._replace(params=agent.params._replace(log_alpha=agent.params.log_alpha + 1.0))
     other, _ = UPDATES[MODEL](state._replace(agent=warm), ROWS, KEY)
-    assert same_bits(other.agent.params.critic, after.agent.params.critic)
-    assert not same_bits(other.agent.params.actor, after.agent.params.actor)
+    assert equal_bits(other.agent.params.critic, after.agent.params.critic)
+    assert not equal_bits(other.agent.params.actor, after.agent.params.actor)
 
 
 @pytest.mark.parametrize("uniform", [False, True])
@@ -234,7 +233,7 @@ def test_rollouts_follow_the_policy_or_random_actions(uniform: bool) -> None:
     assert np.abs(drawn).max() <= 1.0
     assert drawn.mean() == pytest.approx(0.0, abs=0.1)
     assert drawn.std() == pytest.approx(3.0**-0.5, abs=0.05)
-    assert not same_bits(after.key, state.key)
+    assert not equal_bits(after.key, state.key)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.001, 1.0])

@@ -21,23 +21,14 @@ from pspo.nets.actors import act
 from pspo.policies.policy import Policy, from_network, load_policy
 from tests.algorithms.contract_cases import CHUNK, LEARNERS, make_case, trained, usual
 from tests.algorithms.tiny_task import ACTIONS, extreme_dataset, score, tiny_dataset
+from tests.arrays import equal_bits
 
 # scope="module" puts the tests of an algorithm next to each other: one worker compiles it, and no other.
 every_algorithm = pytest.mark.parametrize("algo", LEARNERS, scope="module")
-# What compiles once more: here for the quickest, for all others in the slow suite.
-one_here_others_slow = pytest.mark.parametrize(
-    "algo",
-    [algo if algo == "td3bc" else pytest.param(algo, marks=pytest.mark.slow) for algo in LEARNERS],
-    scope="module",
-)
 
 
 def leaves(tree) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-
-
-def same_bits(a, b) -> bool:
-    return all(x.tobytes() == y.tobytes() for x, y in zip(leaves(a), leaves(b), strict=True))
 
 
 def policy_of(algo: str, state) -> Policy:
@@ -116,9 +107,9 @@ def test_metrics_are_finite_and_have_the_headline(algo: str) -> None:
 @every_algorithm
 def test_the_same_seed_gives_the_same_state_bit_for_bit(algo: str) -> None:
     case = usual(algo)
-    assert same_bits(case.run_chunk(case.start(0))[0], trained(algo)[1])
+    assert equal_bits(case.run_chunk(case.start(0))[0], trained(algo)[1])
     other = case.run_chunk(case.start(1))[0]
-    assert not same_bits(case.module.policies(other), case.module.policies(trained(algo)[1]))
+    assert not equal_bits(case.module.policies(other), case.module.policies(trained(algo)[1]))
 
 
 @every_algorithm
@@ -129,10 +120,10 @@ def test_a_state_from_a_checkpoint_continues_bit_for_bit(algo: str, tmp_path) ->
     newest = checkpoint.load_newest(tmp_path, shapes, pytest.fail)
     assert newest is not None
     assert newest[0] == CHUNK
-    assert same_bits(case.run_chunk(newest[1])[0], trained(algo)[2])
+    assert equal_bits(case.run_chunk(newest[1])[0], trained(algo)[2])
 
 
-@one_here_others_slow
+@every_algorithm
 def test_two_seeds_in_one_vmap_agree_with_each_alone(algo: str) -> None:
     """A chunk of a vmap over two states, against each alone; sums may be split otherwise, so not bit for bit."""
     case = usual(algo)
@@ -144,7 +135,7 @@ def test_two_seeds_in_one_vmap_agree_with_each_alone(algo: str) -> None:
             np.testing.assert_allclose(x, y, rtol=5e-3, atol=1e-4)
 
 
-@one_here_others_slow
+@every_algorithm
 def test_extreme_but_finite_data_give_no_nan(algo: str) -> None:
     case = make_case(algo, extreme_dataset())
     state, metrics = case.run_chunk(case.start(0))
@@ -176,11 +167,14 @@ def test_it_learns_the_tiny_task(algo: str) -> None:
     assert score(policy_of(algo, trained(algo)[-1])) >= LEARNERS[algo].at_least
 
 
-@one_here_others_slow
+@every_algorithm
 def test_without_its_key_term_it_does_not(algo: str) -> None:
     learner = LEARNERS[algo]
-    case, state = make_case(algo, tiny_dataset(), **learner.broken), trained(algo)[0]
+    case, numbers = usual(algo), learner.broken
+    if not learner.one_program:
+        case, numbers = make_case(algo, tiny_dataset(), **learner.broken), {}
+    state = trained(algo)[0]
     for _ in range(learner.chunks):
-        state, _ = case.run_chunk(state)
+        state, _ = case.run_chunk(state, **numbers)
     broken = from_network(case.module.policies(state)["policy"], case.setup.norm, {})
     assert score(broken) < learner.at_least - 0.1

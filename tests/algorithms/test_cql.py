@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from pspo.algorithms import cql
 from pspo.algorithms.common.losses import proposals, sampled_target
+from pspo.algorithms.cql import algorithm as cql
 from tests.algorithms.baseline_cases import (
     ACT,
     assert_close,
@@ -21,17 +21,16 @@ from tests.algorithms.baseline_cases import (
     compiled_update,
     critics_by_hand,
     encoded,
-    f32,
     likelihood_by_hand,
     made_config,
     made_state,
     made_transitions,
     part_by_hand,
     proposals_by_hand,
-    same_bits,
     sample_by_hand,
     started,
 )
+from tests.arrays import equal_bits, f32
 
 FIXED = made_config(cql, samples=3)
 ADAPTED = made_config(cql, samples=3, gap_limit=2.0, cloning_steps=4, conservatism=0.8)
@@ -146,9 +145,9 @@ def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(config:
 def test_the_cloning_start_ends_at_its_step_and_changes_the_actor_only() -> None:
     """Of two states that differ in their step alone, only the actor's new weights tell which loss it had."""
     (before, cloning, _), (_, last, _), (_, soft, _) = (updated(ADAPTED, step) for step in (0, 3, 4))
-    assert same_bits(cloning.params, last.params)
-    assert not same_bits(last.params.actor, soft.params.actor)
-    assert same_bits(last.params._replace(actor=before.params.actor), soft.params._replace(actor=before.params.actor))
+    assert equal_bits(cloning.params, last.params)
+    assert not equal_bits(last.params.actor, soft.params.actor)
+    assert equal_bits(last.params._replace(actor=before.params.actor), soft.params._replace(actor=before.params.actor))
 
 
 def test_the_target_takes_the_smaller_critic_at_a_sampled_action_without_entropy() -> None:
@@ -194,7 +193,7 @@ def test_the_adapted_weight_rises_above_the_limit_and_falls_below_it() -> None:
     """Descent goes against the slope of the multiplier's loss; conservatism 0.8 times the gap is held at 2."""
 
     @jax.jit
-    def look(gaps: Any, log_multiplier: Any) -> Any:
+    def terms(gaps: Any, log_multiplier: Any) -> Any:
         push, pulls = jax.value_and_grad(lambda g: cql.penalty(ADAPTED, g, log_multiplier)[0])(gaps)
         loss, slope = jax.value_and_grad(lambda m: cql.penalty(ADAPTED, gaps, m)[1])(log_multiplier)
         crossed = jax.grad(lambda m: cql.penalty(ADAPTED, gaps, m)[0])(log_multiplier)
@@ -202,14 +201,14 @@ def test_the_adapted_weight_rises_above_the_limit_and_falls_below_it() -> None:
 
     for gaps, sign in (([3.0, 4.0], -1.0), ([0.5, 2.0], 1.0)):
         weight, excess = np.exp(0.3), 0.8 * np.array(gaps) - 2.0
-        push, pulls, loss, slope, *crossed = look(f32(gaps), jnp.float32(0.3))
+        push, pulls, loss, slope, *crossed = terms(f32(gaps), jnp.float32(0.3))
         assert float(push) == pytest.approx(weight * excess.sum(), rel=1e-5)
         np.testing.assert_allclose(pulls, 0.8 * weight, rtol=1e-5)
         assert float(loss) == pytest.approx(-weight * excess.mean(), rel=1e-5)
         assert float(slope) == pytest.approx(-weight * excess.mean(), rel=1e-5)
         assert np.sign(slope) == sign
         assert all(np.all(np.asarray(part) == 0.0) for part in crossed)  # neither loss moves the other's part
-    push, *_ = look(f32([3.0, 4.0]), jnp.float32(200.0))
+    push, *_ = terms(f32([3.0, 4.0]), jnp.float32(200.0))
     assert float(push) == pytest.approx(1e6 * (0.4 + 1.2), rel=1e-4)  # the weight has an end
 
 
@@ -228,7 +227,7 @@ def test_the_noise_is_fresh_in_every_part_and_of_the_right_kind() -> None:
 def test_a_fresh_state_has_a_target_that_is_a_copy_and_weights_of_one(monkeypatch) -> None:
     state, asked = started(cql, FIXED, monkeypatch)
     assert asked == [([2, 5, 4], "relu", "rlkit-actor"), (2, [4, 5, 1], "relu", "rlkit-critic")]
-    assert same_bits(state.target_critic, state.params.critic)
+    assert equal_bits(state.target_critic, state.params.critic)
     assert float(state.params.log_alpha) == float(state.params.log_multiplier) == 0.0
     assert (state.params.actor.log_std_min, state.params.actor.log_std_max) == (-5.0, 2.0)
     assert int(state.step) == 0

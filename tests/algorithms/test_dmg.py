@@ -20,15 +20,14 @@ from tests.algorithms.baseline_cases import (
     cosine,
     critics_by_hand,
     encoded,
-    f32,
     made_config,
     made_state,
     made_transitions,
     net_by_hand,
-    same_bits,
     slopes,
     started,
 )
+from tests.arrays import equal_bits, f32
 
 CONFIG = made_config(dmg, imitation=0.5, steps=41)
 ROWS, KEY = made_transitions(), jax.random.PRNGKey(7)
@@ -146,8 +145,8 @@ def test_an_iteration_without_actor_step_moves_v_and_q_only() -> None:
     state, after, metrics = updated(0)
     expected = update_by_hand(CONFIG, state, acting=False)
     assert_close((after.online.critic, after.value), (expected.online.critic, expected.value))
-    assert same_bits(after.online.actor, state.online.actor)
-    assert same_bits((after.target, after.opts[0]), (state.target, state.opts[0]))
+    assert equal_bits(after.online.actor, state.online.actor)
+    assert equal_bits((after.target, after.opts[0]), (state.target, state.opts[0]))
     for name, value in expected.losses.items():
         assert float(metrics[name]) == pytest.approx(value, rel=2e-5, abs=1e-6), name
 
@@ -165,12 +164,12 @@ def test_an_iteration_with_actor_step_is_v_then_q_then_actor_then_averages() -> 
 
 def test_every_second_iteration_counted_from_one_has_an_actor_step() -> None:
     pairs = [updated(step)[:2] for step in range(4)]
-    assert [not same_bits(a.online.actor, b.online.actor) for a, b in pairs] == [False, True, False, True]
-    assert [not same_bits(a.target, b.target) for a, b in pairs] == [False, True, False, True]
+    assert [not equal_bits(a.online.actor, b.online.actor) for a, b in pairs] == [False, True, False, True]
+    assert [not equal_bits(a.target, b.target) for a, b in pairs] == [False, True, False, True]
     for part in ("online.critic", "value"):
         first, *rest = part.split(".")
         ends = [[getattr(getattr(s, first), rest[0]) if rest else getattr(s, first) for s in pair] for pair in pairs]
-        assert not any(same_bits(*end) for end in ends)
+        assert not any(equal_bits(*end) for end in ends)
 
 
 def test_the_actors_learning_rate_counts_actor_steps_and_ends_at_zero() -> None:
@@ -180,13 +179,13 @@ def test_the_actors_learning_rate_counts_actor_steps_and_ends_at_zero() -> None:
     assert cosine(1.0, 10, 20) == pytest.approx(0.5)
     state, after, _ = updated(1, 20)
     assert_close(after.online.actor, state.online.actor, atol=1e-7)
-    assert not same_bits(after.target, state.target)  # it still follows
+    assert not equal_bits(after.target, state.target)  # it still follows
 
 
 def test_a_fresh_state_has_targets_that_are_copies_and_networks_as_in_pytorch(monkeypatch) -> None:
     state, asked = started(dmg, CONFIG, monkeypatch)
     kind = ("relu", "torch")
     assert asked == [([2, 5, 2], *kind), (2, [4, 5, 1], *kind), ([2, 5, 1], *kind)]
-    assert same_bits(state.target, state.online)
+    assert equal_bits(state.target, state.online)
     assert int(state.step) == 0
     assert dmg.policies(state) == {"policy": state.online.actor}

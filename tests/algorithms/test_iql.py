@@ -21,15 +21,14 @@ from tests.algorithms.baseline_cases import (
     cosine,
     critics_by_hand,
     encoded,
-    f32,
     made_config,
     made_state,
     made_transitions,
     net_by_hand,
-    same_bits,
     slopes,
     started,
 )
+from tests.arrays import equal_bits, f32
 
 # So sharp a temperature that the largest weight counts on these rows, and more steps than the moments have made.
 CONFIG = made_config(iql, temperature=8.0, steps=40)
@@ -158,14 +157,14 @@ def test_the_actors_learning_rate_decays_along_a_cosine_to_zero() -> None:
     assert_close(after.actor, state.actor, atol=1e-7)
     for part in ("critic", "value"):  # their rates are constant
         assert_close(getattr(after, part), getattr(update_by_hand(CONFIG, state), part))
-        assert not same_bits(getattr(after, part), getattr(state, part))
+        assert not equal_bits(getattr(after, part), getattr(state, part))
 
 
 def test_a_new_state_has_a_copied_target_and_a_standard_deviation_of_one(monkeypatch) -> None:
     state, asked = started(iql, CONFIG, monkeypatch)
     kind = ("relu", "orthogonal")
     assert asked == [([2, 5, 2], *kind), (2, [4, 5, 1], *kind), ([2, 5, 1], *kind)]
-    assert same_bits(state.target_critic, state.critic)
+    assert equal_bits(state.target_critic, state.critic)
     np.testing.assert_array_equal(state.actor.log_std, np.zeros(2))
     assert int(state.step) == 0
     assert iql.policies(state) == {"policy": state.actor}

@@ -16,9 +16,9 @@ from pspo.algorithms.registry import preset
 from pspo.core.config import build
 from pspo.data.batches import device_dataset
 from pspo.dynamics.quality import holdout_error
-from tests.algorithms.baseline_cases import f32, same_bits
 from tests.algorithms.contract_cases import make_case
 from tests.algorithms.tiny_task import tiny_dataset
+from tests.arrays import equal_bits, f32
 from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
 SETTINGS = {"model.pool": 3, "model.width": 8, "model.depth": 1, "model.steps": 20, "starts": 40, "width": 8}
@@ -75,8 +75,8 @@ def test_a_chunk_begins_with_rollouts_from_states_of_the_dataset() -> None:
     assert all((np.abs(states - first).max(1) < 1e-6).any() for first in rows[0][:40])
     assert np.abs(rows[1]).max() <= 1.0
     assert np.isfinite(rows[2]).all()
-    assert same_bits(after.agent, before.agent)
-    assert not same_bits(after.key, before.key)
+    assert equal_bits(after.agent, before.agent)
+    assert not equal_bits(after.key, before.key)
 
 
 def test_an_update_learns_from_the_mixture_and_leaves_the_buffer_alone(monkeypatch) -> None:
@@ -102,8 +102,8 @@ def test_an_update_learns_from_the_mixture_and_leaves_the_buffer_alone(monkeypat
     np.testing.assert_array_equal(np.asarray(metrics["obs"])[:count], np.asarray(batch.obs)[:count])
     np.testing.assert_array_equal(metrics["features"], jax.jit(here.setup.norm.encode)(metrics["obs"]))
     assert (seen["rule"].gamma, seen["rule"].entropy_goal) == (here.config.gamma, -2.0)  # two columns
-    assert same_bits(after.buffer, marked)
-    assert not same_bits(after.agent.params, state.agent.params)
+    assert equal_bits(after.buffer, marked)
+    assert not equal_bits(after.agent.params, state.agent.params)
     assert int(after.step) == 1
 
 
@@ -132,16 +132,16 @@ def test_behaviour_cloning_raises_the_likelihood_of_the_datasets_actions() -> No
     assert (actor.log_std_min, actor.log_std_max) == (-20.0, 2.0)
     features = here.setup.norm.encode(device_data.transitions.obs)
 
-    clone = partial(model_based.clone_behaviour, actor=actor, norm=here.setup.norm, data=device_data, batch=64, lr=3e-3)
+    fit = partial(model_based.fit_bc, actor=actor, norm=here.setup.norm, data=device_data, batch=64, lr=3e-3)
 
     @jax.jit
     def likelihoods(key: Any) -> Any:
-        cloned = clone(steps=150, key=key)
+        cloned = fit(steps=150, key=key)
         return tuple(a.log_prob(features, device_data.transitions.action).mean() for a in (actor, cloned))
 
     before, after = likelihoods(jax.random.PRNGKey(0))
     assert float(after) > float(before) + 0.5
-    assert clone(steps=0, key=jax.random.PRNGKey(0)) is actor
+    assert fit(steps=0, key=jax.random.PRNGKey(0)) is actor
 
 
 def test_the_defaults_are_the_authors() -> None:

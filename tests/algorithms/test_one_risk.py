@@ -23,15 +23,8 @@ from pspo.dynamics.model_env import ModelEnv
 from pspo.dynamics.termination import KnownTermination
 from pspo.nets.actors import TanhGaussian
 from pspo.nets.mlp import MLP
-from tests.algorithms.baseline_cases import (
-    critics_by_hand,
-    f32,
-    made_config,
-    made_data,
-    made_setup,
-    net_by_hand,
-    same_bits,
-)
+from tests.algorithms.baseline_cases import critics_by_hand, made_config, made_data, made_setup, net_by_hand
+from tests.arrays import equal_bits, f32
 from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
 STATES, END, ELITE, KEY = 60, -0.5, jnp.array([2, 0]), jax.random.PRNGKey(5)
@@ -167,10 +160,10 @@ def test_rollouts_are_valued_by_the_online_critics_and_not_by_the_target() -> No
         begin_chunk(state._replace(agent=one)) for one in (agent, agent._replace(target_critic=other), online)
     )
     assert 30 <= int(usual.buffer.size) <= 60
-    assert same_bits(usual.buffer, by_target.buffer)
-    assert not same_bits(usual.buffer.rows.next_obs, by_online.buffer.rows.next_obs)
+    assert equal_bits(usual.buffer, by_target.buffer)
+    assert not equal_bits(usual.buffer.rows.next_obs, by_online.buffer.rows.next_obs)
     np.testing.assert_array_equal(usual.buffer.rows.obs[:30], by_online.buffer.rows.obs[:30])  # the same starts
-    assert not same_bits(usual.key, state.key)
+    assert not equal_bits(usual.key, state.key)
 
 
 def test_it_starts_from_behaviour_cloning_with_new_critics() -> None:
@@ -180,7 +173,7 @@ def test_it_starts_from_behaviour_cloning_with_new_critics() -> None:
         config = made_config(one_risk, starts=5, cloning_steps=steps, cloning_lr=0.01)
         start[steps] = jax.jit(partial(one_risk.init, config, made_setup()))(data, KEY)  # pyright: ignore
     fresh = fresh_params(made_config(one_risk), made_setup().norm, 2, jax.random.split(KEY, 3)[1])
-    assert same_bits(jax.tree.leaves(start[0].agent.params.critic), jax.tree.leaves(start[150].agent.params.critic))
+    assert equal_bits(jax.tree.leaves(start[0].agent.params.critic), jax.tree.leaves(start[150].agent.params.critic))
     for found, expected in zip(jax.tree.leaves(start[0].agent.params), jax.tree.leaves(fresh), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     features = made_setup().norm.encode(data.transitions.obs)
@@ -189,7 +182,7 @@ def test_it_starts_from_behaviour_cloning_with_new_critics() -> None:
     )
     assert np.isfinite(after)
     assert after > before + 0.5
-    assert same_bits(start[150].agent.target_critic, start[150].agent.params.critic)
+    assert equal_bits(start[150].agent.target_critic, start[150].agent.params.critic)
     assert int(start[150].step) == int(start[150].buffer.size) == 0
 
 

@@ -32,7 +32,6 @@ from tests.algorithms.baseline_cases import (
     backed_up,
     compiled_update,
     encoded,
-    f32,
     joined,
     made_config,
     made_data,
@@ -42,9 +41,9 @@ from tests.algorithms.baseline_cases import (
     made_state,
     made_transitions,
     net_by_hand,
-    same_bits,
     slopes,
 )
+from tests.arrays import equal_bits, f32
 
 LATENT, BATCH = 2 * ACT, 8
 CONFIG = made_config(
@@ -178,7 +177,7 @@ def test_no_gradient_of_the_actors_loss_reaches_the_vae() -> None:
 
 
 def test_the_quantile_huber_loss_is_least_at_the_quantile() -> None:
-    """Targets spread widely against the Huber threshold, which draws the minimiser a little to the middle."""
+    """Targets vary widely against the Huber threshold, which draws the minimiser a little to the middle."""
     target = np.random.default_rng(1).normal(scale=20.0, size=4000)
     guess = np.linspace(-60.0, 60.0, 481)
     scan = jax.jit(
@@ -249,19 +248,19 @@ def steps() -> tuple[list[State], list[dict[str, jax.Array]]]:
 def test_the_vae_moves_until_its_steps_are_over_and_then_stays_bit_for_bit() -> None:
     states, metrics = steps()
     for i in range(3):
-        assert not same_bits(states[i].vae, states[i + 1].vae)
+        assert not equal_bits(states[i].vae, states[i + 1].vae)
         assert metrics[i]["vae_loss"] > 0.0
     for i in range(3, 6):
-        assert same_bits((states[3].vae, states[3].vae_opt), (states[i + 1].vae, states[i + 1].vae_opt))
+        assert equal_bits((states[3].vae, states[3].vae_opt), (states[i + 1].vae, states[i + 1].vae_opt))
         assert metrics[i]["vae_loss"] == 0.0
 
 
 def test_actor_and_targets_move_in_every_second_iteration_and_the_critic_in_all() -> None:
     states, _ = steps()
     for i, (before, after) in enumerate(pairwise(states)):
-        assert not same_bits(before.params.critic, after.params.critic)
+        assert not equal_bits(before.params.critic, after.params.critic)
         resting = [(s.params.actor, s.actor_opt, s.target) for s in (before, after)]
-        assert same_bits(*resting) == (i % 2 == 0)
+        assert equal_bits(*resting) == (i % 2 == 0)
 
 
 @pytest.mark.parametrize("i", [1, 5], ids=["with the VAE training", "with it frozen"])
@@ -322,7 +321,7 @@ def test_a_fresh_state_holds_the_made_networks_and_a_target_that_is_a_copy(monke
     monkeypatch.setattr(oraac, "quantile_critic", lambda *_: LEARNED.critic)
     monkeypatch.setattr(oraac, "mlp", lambda *_, **kind: LEARNED.actor.net if kind == {"init": "torch"} else None)
     state = oraac.init(CONFIG, made_setup(), made_data(), KEYS[0])
-    assert same_bits((state.vae, state.params, state.target), (IMITATION, LEARNED, LEARNED))
+    assert equal_bits((state.vae, state.params, state.target), (IMITATION, LEARNED, LEARNED))
     assert int(state.step) == 0
 
 

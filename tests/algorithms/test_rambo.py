@@ -26,13 +26,12 @@ from tests.algorithms.baseline_cases import (
     adam_moments,
     assert_close,
     critics_by_hand,
-    f32,
     made_config,
     net_by_hand,
-    same_bits,
     slopes,
 )
 from tests.algorithms.tiny_task import tiny_dataset
+from tests.arrays import equal_bits, f32
 from tests.dynamics.dynamics_cases import made_ensemble, member_by_hand, plain_norm, unlimited
 
 OBS, BATCH, MEMBERS = 2, 6, 3
@@ -180,7 +179,7 @@ def test_the_gradient_of_the_models_is_that_of_value_and_likelihood() -> None:
 def test_only_elites_feel_the_adversary() -> None:
     """A member outside has the gradient of its likelihood, bit for bit."""
     whole, _, likelihood = found_gradients()
-    assert same_bits(member(whole, 1), member(likelihood, 1))
+    assert equal_bits(member(whole, 1), member(likelihood, 1))
     for m in ELITE:
         for a, b in zip(jax.tree.leaves(member(whole, m)), jax.tree.leaves(member(likelihood, m)), strict=True):
             assert np.abs(np.asarray(a) - np.asarray(b)).max() > 1e-4
@@ -304,30 +303,30 @@ CHANGED = ("batch", "starts", "rollout_horizon", "adversary_steps", "adversary_l
 def test_models_are_trained_after_every_chunk_but_not_before_the_first() -> None:
     begin_chunk, begun = compiled_begin_chunk(0.4), state()
     first, _, metrics = begin_chunk(begun)
-    assert same_bits((first.models, first.models_opt), (begun.models, begun.models_opt))
+    assert equal_bits((first.models, first.models_opt), (begun.models, begun.models_opt))
     assert float(metrics["adversary_loss"]) == float(metrics["likelihood_loss"]) == 0.0
     later = begun._replace(step=jnp.int32(5))
     second, _, metrics = begin_chunk(later)
-    assert same_bits((second, None, metrics), begin_chunk(later))
+    assert equal_bits((second, None, metrics), begin_chunk(later))
     assert int(adam_moments(second.models_opt).count) == CONFIG.adversary_steps
     assert np.isfinite(list(map(float, metrics.values()))).all()
     assert float(metrics["likelihood_loss"]) != 0.0
-    assert same_bits(second.agent, begun.agent)
+    assert equal_bits(second.agent, begun.agent)
     for before, after in zip(jax.tree.leaves(begun.models), jax.tree.leaves(second.models), strict=True):
         assert np.abs(np.asarray(after) - np.asarray(before)).max() > 1e-3
     # The same policy from the same states: only the models differ.
     assert 20 <= int(first.buffer.size) <= 40
     assert 20 <= int(second.buffer.size) <= 40
-    assert same_bits(first.buffer.rows.action[:20], second.buffer.rows.action[:20])
+    assert equal_bits(first.buffer.rows.action[:20], second.buffer.rows.action[:20])
     assert not np.allclose(first.buffer.rows.reward[:20], second.buffer.rows.reward[:20], atol=1e-3)
-    assert not same_bits(first.key, begun.key)
+    assert not equal_bits(first.key, begun.key)
 
 
 def test_without_the_adversary_the_models_stay_as_they_were_fitted() -> None:
     later = state()._replace(step=jnp.int32(5))
     after, _, metrics = compiled_begin_chunk(0.0)(later)
-    assert same_bits((after.models, after.models_opt), (later.models, later.models_opt))
-    assert same_bits(eqx.combine(after.models, MODELS), MODELS)
+    assert equal_bits((after.models, after.models_opt), (later.models, later.models_opt))
+    assert equal_bits(eqx.combine(after.models, MODELS), MODELS)
     assert float(metrics["adversary_loss"]) == float(metrics["likelihood_loss"]) == 0.0
     assert int(after.buffer.size) >= 20
 
@@ -336,19 +335,19 @@ def test_rollouts_go_through_the_elites_alone() -> None:
     """Predictions of other members have no effect."""
     absurd = eqx.tree_at(lambda m: m.net.biases[-1], state().models, state().models.net.biases[-1].at[1].set(1e6))
     begin_chunk = compiled_begin_chunk(0.0)
-    assert same_bits(begin_chunk(state())[0].buffer, begin_chunk(state()._replace(models=absurd))[0].buffer)
+    assert equal_bits(begin_chunk(state())[0].buffer, begin_chunk(state()._replace(models=absurd))[0].buffer)
 
 
 def test_it_starts_with_the_pool_and_a_policy_from_behaviour_cloning() -> None:
     begun = state()
-    assert same_bits(eqx.combine(begun.models, MODELS), MODELS)
+    assert equal_bits(eqx.combine(begun.models, MODELS), MODELS)
     assert begun.models.target_mean is None  # a scale that nothing trains is not part of the state
     assert int(begun.step) == int(begun.buffer.size) == 0
     features = NORM.encode(DATA.transitions.obs)
     plain = rambo.model_based.init(CONFIG, SETUP, DATA, jax.random.split(jax.random.PRNGKey(0))[0])
     likelihood = jax.jit(lambda actor: actor.log_prob(features, DATA.transitions.action).mean())
     assert likelihood(begun.agent.params.actor) > likelihood(plain.agent.params.actor) + 0.1
-    assert same_bits(begun.agent.params.critic, plain.agent.params.critic)
+    assert equal_bits(begun.agent.params.critic, plain.agent.params.critic)
     assert rambo.policies(begun) == {"policy": begun.agent.params.actor}
 
 

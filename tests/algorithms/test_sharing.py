@@ -13,10 +13,10 @@ from pspo.algorithms.sharing import about_pool, sharers
 from pspo.core.config import build
 
 DATA: dict[str, Any] = {
-    "liquidation": SimpleNamespace(task="liquidation", name="liquidation"),
-    "hopper": SimpleNamespace(task="hopper", name="hopper-medium-v2"),
-    "walker2d": SimpleNamespace(task="walker2d", name="walker2d-medium-replay"),
-    "own": SimpleNamespace(task=None, name="log"),
+    "liquidation": SimpleNamespace(task="liquidation", name="liquidation", discrete=False),
+    "hopper": SimpleNamespace(task="hopper", name="hopper-medium-v2", discrete=False),
+    "walker2d": SimpleNamespace(task="walker2d", name="walker2d-medium-replay", discrete=False),
+    "own": SimpleNamespace(task=None, name="log", discrete=False),
 }
 PAIR = {"1r2r", "rambo"}
 PSPOS = {"pspo", "mopo", "combo", "morel", "pmdb"}
@@ -30,6 +30,9 @@ def config_of(algo: str, data: Any, **changes: Any) -> Any:
 @pytest.mark.parametrize("family", [PSPOS, PAIR], ids=["PSPO's", "RAMBO's"])
 def test_the_laptop_presets_share_two_pools(family: set[str], where: str) -> None:
     data = DATA[where]
+    # MOReL's discount on locomotion is its authors', 0.999, and the discount sets the unit of the models' rewards.
+    family = {algo for algo in family if config_of(algo, data).gamma == config_of("pspo", data).gamma}
+    assert "morel" not in family or where in ("liquidation", "own")
     for algo in family:
         assert set(sharers(algo, config_of(algo, data), "laptop", data)) == family - {algo}
 

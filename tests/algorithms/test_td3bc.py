@@ -20,15 +20,14 @@ from tests.algorithms.baseline_cases import (
     critics_by_hand,
     doubles,
     encoded,
-    f32,
     made_config,
     made_state,
     made_transitions,
     net_by_hand,
-    same_bits,
     slopes,
     started,
 )
+from tests.arrays import equal_bits, f32
 
 CONFIG, ROWS, KEY = made_config(td3bc), made_transitions(), jax.random.PRNGKey(7)
 FEATURES, NEXT_FEATURES, LOGGED = encoded(ROWS.obs), encoded(ROWS.next_obs), np.asarray(ROWS.action, np.float64)
@@ -109,7 +108,7 @@ def test_the_target_smooths_the_target_actors_action_and_takes_the_smaller_criti
     assert set(q.argmin(axis=0)) == {0, 1}  # and so has the minimum
 
 
-def test_lambda_takes_the_first_critic_and_imitation_averages_over_batch_and_columns() -> None:
+def test_lambda_takes_the_first_critic_and_imitation_is_a_mean_over_all() -> None:
     state = made_state(td3bc, CONFIG)
     actor, critic = state.params
     for config in (CONFIG, made_config(td3bc, alpha=0.0), made_config(td3bc, imitation=0.0, alpha=0.7)):
@@ -124,10 +123,10 @@ def test_an_iteration_without_actor_step_moves_the_critics_only() -> None:
     state, after, metrics = updated(0)
     expected = update_by_hand(CONFIG, state, acting=False)
     assert_close(after.params.critic, expected.state.params.critic)
-    assert not same_bits(after.params.critic, state.params.critic)
+    assert not equal_bits(after.params.critic, state.params.critic)
     for part in ("target", "actor_opt"):
-        assert same_bits(getattr(after, part), getattr(state, part))
-    assert same_bits(after.params.actor, state.params.actor)
+        assert equal_bits(getattr(after, part), getattr(state, part))
+    assert equal_bits(after.params.actor, state.params.actor)
     assert int(after.step) == 1
     assert metrics["actor_loss"] == 0.0
 
@@ -138,7 +137,7 @@ def test_an_iteration_with_actor_step_moves_critics_then_actor_then_averages() -
     expected = update_by_hand(CONFIG, state, acting=True)
     assert_close(after.params, expected.state.params)
     assert_close(after.target, expected.state.target)
-    assert not same_bits(after.params.actor, state.params.actor)
+    assert not equal_bits(after.params.actor, state.params.actor)
     assert float(metrics["critic_loss"]) == pytest.approx(expected.critic_loss, rel=1e-5)
     assert float(metrics["actor_loss"]) == pytest.approx(2.0 * expected.actor_loss, rel=1e-4)  # a mean over two
     for name, value in (("q_min", expected.q.min()), ("q_mean", expected.q.mean()), ("q_max", expected.q.max())):
@@ -146,15 +145,15 @@ def test_an_iteration_with_actor_step_moves_critics_then_actor_then_averages() -
 
 
 def test_every_second_iteration_counted_from_one_has_an_actor_step() -> None:
-    moved = [not same_bits(before.params.actor, after.params.actor) for before, after, _ in map(updated, range(4))]
-    averaged = [not same_bits(before.target, after.target) for before, after, _ in map(updated, range(4))]
+    moved = [not equal_bits(before.params.actor, after.params.actor) for before, after, _ in map(updated, range(4))]
+    averaged = [not equal_bits(before.target, after.target) for before, after, _ in map(updated, range(4))]
     assert moved == averaged == [False, True, False, True]
-    assert all(not same_bits(before.params.critic, after.params.critic) for before, after, _ in map(updated, range(4)))
+    assert all(not equal_bits(before.params.critic, after.params.critic) for before, after, _ in map(updated, range(4)))
 
 
 def test_a_fresh_state_has_targets_that_are_copies_and_networks_as_in_pytorch(monkeypatch) -> None:
     state, asked = started(td3bc, CONFIG, monkeypatch)
     assert asked == [([2, 5, 2], "relu", "torch"), (2, [4, 5, 1], "relu", "torch")]
-    assert same_bits(state.target, state.params)
+    assert equal_bits(state.target, state.params)
     assert int(state.step) == 0
     assert td3bc.policies(state) == {"policy": state.params.actor}

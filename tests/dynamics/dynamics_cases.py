@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from pspo.data import Dataset
@@ -12,10 +11,7 @@ from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.prediction_range import PredictionRange
 from pspo.nets.mlp import MLP
-
-
-def as_float32(array: Any) -> Any:
-    return jnp.asarray(np.asarray(array, np.float32))
+from tests.arrays import f32
 
 
 def made_ensemble(
@@ -24,14 +20,14 @@ def made_ensemble(
     """Random members with one hidden layer; the clamp's bounds differ between members and targets."""
     rng = np.random.default_rng(seed)
     shapes = [(inputs, width), (width, 2 * targets)]
-    weights = [as_float32(rng.normal(scale=scale, size=(members, *shape))) for shape in shapes]
-    biases = [as_float32(rng.normal(scale=scale, size=(members, shape[1]))) for shape in shapes]
+    weights = [f32(rng.normal(scale=scale, size=(members, *shape))) for shape in shapes]
+    biases = [f32(rng.normal(scale=scale, size=(members, shape[1]))) for shape in shapes]
     return Ensemble(
         MLP(weights, biases, "silu"),
-        log_std_low=as_float32(rng.uniform(-3.0, -2.0, size=(members, targets))),
-        log_std_high=as_float32(rng.uniform(-0.5, 0.5, size=(members, targets))),
-        target_mean=as_float32(rng.normal(size=targets)),
-        target_std=as_float32(rng.uniform(0.5, 2.0, size=targets)),
+        log_std_low=f32(rng.uniform(-3.0, -2.0, size=(members, targets))),
+        log_std_high=f32(rng.uniform(-0.5, 0.5, size=(members, targets))),
+        target_mean=f32(rng.normal(size=targets)),
+        target_std=f32(rng.uniform(0.5, 2.0, size=targets)),
     )
 
 

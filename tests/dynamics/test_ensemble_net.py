@@ -42,6 +42,22 @@ def test_an_input_for_each_member() -> None:
         np.testing.assert_allclose(log_std[m], expected[1], rtol=1e-4, atol=1e-5)
 
 
+def test_layer_normalisation_makes_outputs_bounded_far_from_the_dataset() -> None:
+    shape = {"members": 2, "inputs": 3, "width": 8, "depth": 2, "target_mean": np.zeros(2), "target_std": np.ones(2)}
+    plain, normalised = (ensemble(jax.random.PRNGKey(0), **shape, layer_norm=on) for on in (False, True))
+    x = some_inputs(5)
+    near, far = (np.abs(np.asarray(shared(normalised, size * x)[0])).max() for size in (1.0, 1e4))
+    assert far < 3.0 * near
+    assert np.abs(np.asarray(shared(plain, 1e4 * x)[0])).max() > 100.0 * near
+    hidden, net = x.astype(np.float64), jax.tree.map(lambda leaf: np.asarray(leaf[0], np.float64), normalised.net)
+    for w, b in zip(net.weights[:-1], net.biases[:-1], strict=True):
+        hidden = hidden @ w + b
+        hidden = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(hidden.var(-1, keepdims=True) + 1e-6)
+        hidden = hidden / (1.0 + np.exp(-hidden))
+    expected = (hidden @ net.weights[-1] + net.biases[-1])[:, :2]
+    np.testing.assert_allclose(shared(normalised, x)[0][0], expected, rtol=1e-3, atol=1e-5)
+
+
 def test_the_soft_clamp_holds_for_any_output_of_the_network() -> None:
     """Never under the floor; over the ceiling by no more than the softness of the floor, log(1 + exp(low - high))."""
     models = made_ensemble(scale=30.0)

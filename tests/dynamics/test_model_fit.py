@@ -136,7 +136,7 @@ def hasty() -> Iterator[Hasty]:
 
         def watched(trainable, fixed, opt, *, boots, **arguments):
             seen.append(np.asarray(boots))
-            return run(trainable, fixed, opt, boots=boots, **arguments)
+            return run(trainable, fixed, opt=opt, boots=boots, **arguments)
 
         return watched, score
 

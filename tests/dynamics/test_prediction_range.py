@@ -18,7 +18,7 @@ from pspo.dynamics.prediction_range import prediction_range
 from pspo.dynamics.termination import KnownTermination
 from pspo.envs.mujoco import hopper_terminated
 from pspo.nets.mlp import MLP
-from tests.dynamics.dynamics_cases import as_float32
+from tests.arrays import f32
 
 ROWS = 400
 
@@ -51,8 +51,8 @@ def constant_model(change: np.ndarray, reward: float) -> Ensemble:
     """One member that predicts the same for every state and action, almost without noise."""
     target = np.append(change, reward)
     net = MLP([jnp.zeros((1, NORM.features + 3, 24))], [jnp.zeros((1, 24))], "silu")
-    low, high = as_float32(np.full((1, 12), -20.0)), as_float32(np.full((1, 12), -19.0))
-    return Ensemble(net, low, high, as_float32(target), as_float32(np.ones(12)))
+    low, high = f32(np.full((1, 12), -20.0)), f32(np.full((1, 12), -19.0))
+    return Ensemble(net, low, high, f32(target), f32(np.ones(12)))
 
 
 class Idle:

@@ -18,8 +18,9 @@ from pspo.nets.mlp import MLP
 from pspo.nets.policies import MixturePolicy
 from pspo.policies.heads import KINDS
 from pspo.policies.policy import Policy, from_network, to_network
-from tests.algorithms.baseline_cases import f32, net_by_hand
 from tests.algorithms.baseline_cases import made_mlp as random_mlp
+from tests.algorithms.baseline_cases import net_by_hand
+from tests.arrays import f32
 
 OBS, ACT, HIDDEN = 2, 2, 5
 LOW, HIGH = np.array([-1.0, 2.0], np.float32), np.array([3.0, 2.5], np.float32)
@@ -101,13 +102,13 @@ def test_a_soft_clamp_bounds_the_std_and_has_gradients_everywhere(tmp_path: Path
     inside = 2.0 - np.log1p(np.exp(2.0 - raw))
     inside = -4.0 + np.log1p(np.exp(inside + 4.0))
 
-    def spread(outputs: Any) -> Any:
+    def std_of(outputs: Any) -> Any:
         net = MLP([jnp.zeros((OBS, 10))], [jnp.concatenate([jnp.zeros(5), outputs])], "relu")
         return TanhGaussian(net, -4.0, 2.0, soft=True).moments(jnp.zeros(OBS))[1]
 
-    np.testing.assert_allclose(spread(f32(raw)), inside, rtol=1e-5)
+    np.testing.assert_allclose(std_of(f32(raw)), inside, rtol=1e-5)
     assert np.all((inside > -4.0) & (inside < 2.0 + np.log1p(np.exp(-6.0))))
-    assert np.all(jax.grad(lambda x: spread(x).sum())(f32(raw)) > 1e-3)
+    assert np.all(jax.grad(lambda x: std_of(x).sum())(f32(raw)) > 1e-3)
     network = TanhGaussian(made_mlp([OBS, HIDDEN, 2 * ACT], 4), log_std_min=-1.0, log_std_max=0.2, soft=True)
     policy = from_network(network, NORM, {})
     policy.save(tmp_path / "policy.safetensors")
@@ -187,8 +188,8 @@ def test_the_density_of_a_clipped_gaussian_is_summed_over_the_columns() -> None:
     policy = ClippedGaussian(made_mlp([OBS, HIDDEN, ACT]), f32([-0.5, 0.3]))
     features, action = some_features(6), np.random.default_rng(1).uniform(-1, 1, size=(6, ACT)).astype(np.float32)
     mean = np.tanh(net_by_hand(policy.net, features))
-    spread = np.diag(np.exp(2.0 * np.array([-0.5, 0.3])))
-    by_hand = [scipy.stats.multivariate_normal(m, spread).logpdf(a) for m, a in zip(mean, action, strict=True)]
+    covariance = np.diag(np.exp(2.0 * np.array([-0.5, 0.3])))
+    by_hand = [scipy.stats.multivariate_normal(m, covariance).logpdf(a) for m, a in zip(mean, action, strict=True)]
     result = log_prob(policy, features, action)
     assert result.shape == (6,)
     np.testing.assert_allclose(result, by_hand, rtol=1e-4, atol=1e-5)
@@ -267,7 +268,7 @@ def test_the_numpy_policy_acts_like_the_network(kind: str) -> None:
 
 
 def test_actions_are_the_formulas_of_their_kinds() -> None:
-    """The mixture has tests of its own; the others here in double precision, in units of the bounds."""
+    """The mixture has its own tests; the others here in double precision, in units of the bounds."""
     x = (RAW - NORM.obs_mean) / NORM.obs_std
     by_hand = {
         kind: np.tanh(net_by_hand(made_network(kind).net, x)[:, :ACT]) for kind in ("tanh-gaussian", "clipped-gaussian")
@@ -292,7 +293,7 @@ def test_a_policy_file_brings_everything_back(kind: str, tmp_path: Path) -> None
     policy = from_network(network, NORM, {"algo": "made up", "seed": 3})
     policy.save(tmp_path / "policy.safetensors")
     loaded = Policy.load(tmp_path / "policy.safetensors")
-    assert (loaded.kind, loaded.numbers, loaded.facts) == (kind, policy.numbers, policy.facts)
+    assert (loaded.kind, loaded.numbers, loaded.metadata) == (kind, policy.numbers, policy.metadata)
     np.testing.assert_array_equal(loaded(RAW), policy(RAW))
     drawn, again = (p.sample(RAW, np.random.default_rng(1)) for p in (policy, loaded))
     np.testing.assert_array_equal(drawn, again)
@@ -312,7 +313,7 @@ def test_samples_are_inside_the_bounds_with_the_networks_std(kind: str) -> None:
     for samples in (drawn, expected):
         assert np.all(samples >= LOW)
         assert np.all(samples <= HIGH)
-    # in units of the width a spread is at most a half: four standard errors of a mean of 4000, for both samplers
+    # a standard deviation is at most half the width: four standard errors of a mean of 4000, for both samplers
     np.testing.assert_allclose(drawn.mean(axis=0) / width, expected.mean(axis=0) / width, atol=0.045)
     np.testing.assert_allclose(drawn.std(axis=0) / width, expected.std(axis=0) / width, atol=0.03)
     if kind in NOISY:

@@ -7,7 +7,8 @@ import numpy as np
 
 from pspo.nets.mlp import MLP
 from pspo.nets.quantiles import QuantileCritic, cosines, quantile_critic
-from tests.algorithms.baseline_cases import f32, made_mlp
+from tests.algorithms.baseline_cases import made_mlp
+from tests.arrays import f32
 
 FEATURES, ACT, WIDTH, BATCH = 3, 2, 6, 5
 RNG = np.random.default_rng(0)

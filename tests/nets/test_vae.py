@@ -11,7 +11,8 @@ from scipy import stats
 
 from pspo.nets.mlp import MLP
 from pspo.nets.vae import VAE, vae, vae_loss
-from tests.algorithms.baseline_cases import f32, joined, made_mlp, net_by_hand
+from tests.algorithms.baseline_cases import joined, made_mlp, net_by_hand
+from tests.arrays import f32
 
 FEATURES, ACT, LATENT, BATCH = 3, 2, 4, 5
 

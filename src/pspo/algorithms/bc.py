@@ -2,7 +2,7 @@
 
 It is the same density that PSPO takes as its reference mu: a Gaussian mixture before the squash, so that data with
 several modes (a trader who sells all or nothing) are not averaged into actions that were never taken. `components=1`
-is the usual single Gaussian. It acts by its mode.
+is the usual single Gaussian. It acts by its mode. Discrete actions have a categorical policy.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ import optax
 from jax import Array
 
 from pspo.algorithms.common.behaviour import log_likelihood_loss
+from pspo.algorithms.common.discrete import new_policy
 from pspo.algorithms.common.model_free import Setup, begin_chunk, descend, draw, prepare
 from pspo.algorithms.common.settings import BatchConfig
 from pspo.core.config import Bounds
 from pspo.data.batches import DeviceDataset, Transitions
 from pspo.data.normalise import unsquash
+from pspo.nets.categorical import CategoricalPolicy
 from pspo.nets.policies import MixturePolicy, mixture_policy
 
 __all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
 
 HEADLINE = ("policy_loss",)
+UNUSED_IF_DISCRETE = ("components",)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Config(BatchConfig):
 class State(NamedTuple):
     """Everything that resuming needs."""
 
-    policy: MixturePolicy
+    policy: MixturePolicy | CategoricalPolicy
     opt: Any
     key: Array
     step: Array
@@ -52,7 +55,10 @@ def optimiser(config: Config) -> optax.GradientTransformation:
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, net_key = jax.random.split(key)
     columns = data.transitions.action.shape[-1]
-    policy = mixture_policy(net_key, setup.norm.features, columns, config.width, config.depth, config.components)
+    if setup.labels:
+        policy = new_policy(net_key, setup.norm, setup.labels, config.width, config.depth)
+    else:
+        policy = mixture_policy(net_key, setup.norm.features, columns, config.width, config.depth, config.components)
     return State(policy, optimiser(config).init(policy), key, jnp.int32(0))  # pyright: ignore[reportArgumentType]
 
 
@@ -60,11 +66,11 @@ def update(
     config: Config, setup: Setup, context: None, state: State, batch: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One step of maximum likelihood."""
-    features, x = setup.norm.encode(batch.obs), unsquash(batch.action)
+    features, x = setup.norm.encode(batch.obs), batch.action if setup.labels else unsquash(batch.action)
     loss, grads = jax.value_and_grad(log_likelihood_loss)(state.policy, features, x)
     policy, opt = descend(optimiser(config), grads, state.opt, state.policy)
     return State(policy, opt, state.key, state.step + 1), {"policy_loss": loss}
 
 
-def policies(state: State) -> dict[str, MixturePolicy]:
+def policies(state: State) -> dict[str, MixturePolicy | CategoricalPolicy]:
     return {"policy": state.policy}

@@ -84,6 +84,9 @@ class Algorithm(Protocol):
 class Diagnostics(Protocol):
     """Optional companion module: figures and estimates that need a look inside the trained state."""
 
+    METRIC_BOUNDS: dict[str, tuple[float, float]]
+    """Lowest and highest value of metrics that the algorithm clips: the report says when one ends at a bound."""
+
     def make_model_return(self, config: Any, setup: Any, dataset: Dataset) -> Any:
         """(state, arrays) -> the model-estimated return of the present policy."""
         ...

@@ -3,7 +3,8 @@
 V is an upper expectile of Q over the dataset's actions, Q is backed up through V, and the policy imitates the dataset's
 actions weighted by their advantage: no action outside the dataset is ever evaluated. Equation numbers are the paper's.
 As in the authors' code the steps follow each other (V, actor, Q), the advantage takes the target critics and the new V,
-and the actor is an unsquashed Gaussian around tanh of its network with one standard deviation for all states.
+and the actor is an unsquashed Gaussian around tanh of its network with one standard deviation for all states. For
+discrete actions the actor is categorical, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from pspo.algorithms.common.discrete import new_policy
 from pspo.algorithms.common.losses import advantage_weight, bellman_target, expectile_loss, q_values, td_loss
 from pspo.algorithms.common.model_free import Setup, begin_chunk, descend, draw, prepare
 from pspo.algorithms.common.settings import BatchConfig
 from pspo.core.config import Bounds
 from pspo.data.batches import DeviceDataset, Transitions
 from pspo.nets.actors import ClippedGaussian
+from pspo.nets.categorical import CategoricalPolicy
 from pspo.nets.mlp import MLP, mlp, mlp_stack, moving_average
 
 __all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
@@ -47,10 +50,13 @@ class Config(BatchConfig):
     """Moving-average rate of the target critics."""
 
 
+Actor = ClippedGaussian | CategoricalPolicy
+
+
 class State(NamedTuple):
     """Everything that resuming needs."""
 
-    actor: ClippedGaussian
+    actor: Actor
     critic: MLP  # two, stacked
     value: MLP
     target_critic: MLP
@@ -72,7 +78,7 @@ def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State
         data.transitions.action.shape[-1],
         [config.width] * config.depth,
     )
-    actor = ClippedGaussian(mlp(actor_key, [inputs, *hidden, columns], "relu", init="orthogonal"), jnp.zeros(columns))
+    actor = new_actor(config, setup, columns, actor_key)
     critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="orthogonal")
     value = mlp(value_key, [inputs, *hidden, 1], "relu", init="orthogonal")
     nets: Any = (actor, critic, value)
@@ -80,15 +86,25 @@ def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State
     return State(actor, critic, value, critic, opts, key, jnp.int32(0))
 
 
+def new_actor(config: Config, setup: Setup, columns: int, key: Array) -> Actor:
+    shape: dict[str, Any] = {"activation": "relu", "init": "orthogonal"}
+    if setup.labels:
+        return new_policy(key, setup.norm, setup.labels, config.width, config.depth, **shape)
+    return ClippedGaussian(
+        mlp(key, [setup.norm.features, *[config.width] * config.depth, columns], **shape), jnp.zeros(columns)
+    )
+
+
 def value_loss(config: Config, value: MLP, features: Array, q: Array) -> Array:
     """L_V: expectile regression of the target critics' minimum (Eq. 5)."""
     return expectile_loss(q - value(features)[..., 0], config.expectile)
 
 
-def actor_loss(config: Config, actor: ClippedGaussian, features: Array, action: Array, advantage: Array) -> Array:
+def actor_loss(config: Config, actor: Actor, features: Array, action: Array, advantage: Array) -> Array:
     """L_pi: log-likelihood of the dataset's actions, weighted by exp(beta advantage) (Eq. 7)."""
     weight = advantage_weight(advantage, config.temperature, config.weight_max)
-    return -(weight * actor.log_prob(features, jnp.clip(action, -INSIDE, INSIDE))).mean()
+    inside = action if isinstance(actor, CategoricalPolicy) else jnp.clip(action, -INSIDE, INSIDE)
+    return -(weight * actor.log_prob(features, inside)).mean()
 
 
 def update(
@@ -128,5 +144,5 @@ def update(
     }
 
 
-def policies(state: State) -> dict[str, ClippedGaussian]:
+def policies(state: State) -> dict[str, Actor]:
     return {"policy": state.actor}

@@ -9,6 +9,7 @@ members, rollouts the elites. Real transitions keep their rewards. Differences f
 - Models are those of PSPO: targets are standardised, and predictions stay inside the dataset's range.
 - `uncertainty=disagreement` is the other measure of the authors' code: the largest distance of a member's mean next
   state to the mean of all.
+- For discrete actions the learner is SAC for discrete actions, with exact sums over them (common/sac.py).
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from pspo.algorithms.common.model_based import (
     refresh,
     update,
 )
+from pspo.algorithms.common.sac import Actor
 from pspo.core.config import Bounds
 from pspo.data.batches import DeviceDataset, Transitions
 from pspo.dynamics.model_env import ModelEnv, outcome_noise, random_member
 from pspo.dynamics.uncertainty import largest_deviation, largest_std
-from pspo.nets.actors import TanhGaussian
 
 __all__ = ["HEADLINE", "Config", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
 
@@ -54,7 +55,7 @@ class Config(SoftConfig, PoolConfig):
 
 
 def penalised_step(
-    config: Config, env: ModelEnv, elite: Array, actor: TanhGaussian, obs: Array, key: Array
+    config: Config, env: ModelEnv, elite: Array, actor: Actor, obs: Array, key: Array
 ) -> tuple[Array, Transitions]:
     """One step of rollouts: the policy's action, a random elite's outcome, the reward of Eq. 7."""
     k_action, k_member, k_noise = jax.random.split(key, 3)

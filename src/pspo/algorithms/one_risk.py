@@ -38,8 +38,8 @@ from pspo.algorithms.common.model_based import (
     Setup,
     SoftConfig,
     State,
-    clone_behaviour,
     draw,
+    fit_bc,
     fresh_buffer,
     fresh_params,
     model_env,
@@ -80,16 +80,16 @@ class Config(SoftConfig, PoolConfig):
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     """New networks, with an actor from behaviour cloning."""
-    key, net_key, clone_key = jax.random.split(key, 3)
+    key, net_key, bc_key = jax.random.split(key, 3)
     params = fresh_params(config, setup.norm, data.transitions.action.shape[-1], net_key)
-    actor = clone_behaviour(
+    actor = fit_bc(
         actor=params.actor,
         norm=setup.norm,
         data=data,
         steps=config.cloning_steps,
         batch=config.batch,
         lr=config.cloning_lr,
-        key=clone_key,
+        key=bc_key,
     )
     params = params._replace(actor=actor)
     return State(fresh_agent(params, optimiser(config)), fresh_buffer(config, data), key, jnp.int32(0))

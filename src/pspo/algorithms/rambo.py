@@ -34,8 +34,8 @@ from pspo.algorithms.common.model_based import (
     PoolConfig,
     Setup,
     SoftConfig,
-    clone_behaviour,
     draw,
+    fit_bc,
     model_env,
     policies,
     refresh,
@@ -105,16 +105,16 @@ def models_optimiser(config: Config) -> optax.GradientTransformation:
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     """SAC with a policy from behaviour cloning, and the pool's models with a new optimiser."""
-    key, clone_key = jax.random.split(key)
+    key, bc_key = jax.random.split(key)
     agent, buffer, key, step = model_based.init(config, setup, data, key)
-    actor = clone_behaviour(
+    actor = fit_bc(
         actor=agent.params.actor,
         norm=setup.norm,
         data=data,
         steps=config.cloning_steps,
         batch=config.batch,
         lr=config.cloning_lr,
-        key=clone_key,
+        key=bc_key,
     )
     models = eqx.filter(setup.arrays.pool, is_trained(setup.arrays.pool))
     models_opt = models_optimiser(config).init(models)

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import importlib
 import tomllib
+import traceback
 from dataclasses import dataclass
 from importlib import resources
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pspo.algorithms.contract import Algorithm, Diagnostics, missing_names
 from pspo.core.config import without_version
 from pspo.core.errors import UserError, unknown_name
+from pspo.core.files import one_line
+
+if TYPE_CHECKING:
+    from pspo.data.dataset import Dataset
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,8 @@ class AlgorithmInfo:
     paper: str
     module: str
     tags: tuple[str, ...]
+    discrete: str = ""
+    """Module that learns discrete actions; none where the algorithm needs quantities."""
     diagnostics: str = ""
     """Module with figures and estimates that need a look inside the trained state."""
 
@@ -45,7 +52,8 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         "Offline Policy Optimization with Posterior Sampling",
         f"{HERE}.pspo.algorithm",
         BASED,
-        f"{HERE}.pspo.diagnostics",
+        discrete=f"{HERE}.pspo.algorithm",
+        diagnostics=f"{HERE}.pspo.diagnostics",
     ),
     "1r2r": AlgorithmInfo(
         "1R2R",
@@ -62,7 +70,12 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         BASED,
     ),
     "bc": AlgorithmInfo(
-        "BC", "behaviour cloning: the dataset's own policy", "Pomerleau 1991, behaviour cloning", f"{HERE}.bc", FREE
+        "BC",
+        "behaviour cloning: the dataset's own policy",
+        "Pomerleau 1991, behaviour cloning",
+        f"{HERE}.bc",
+        FREE,
+        discrete=f"{HERE}.bc",
     ),
     "combo": AlgorithmInfo(
         "COMBO",
@@ -72,7 +85,12 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         BASED,
     ),
     "cql": AlgorithmInfo(
-        "CQL", "Conservative Q-Learning, CQL(H)", "Kumar et al. 2020, Conservative Q-Learning", f"{HERE}.cql", FREE
+        "CQL",
+        "Conservative Q-Learning, CQL(H)",
+        "Kumar et al. 2020, Conservative Q-Learning",
+        f"{HERE}.cql.algorithm",
+        FREE,
+        discrete=f"{HERE}.cql.discrete",
     ),
     "dmg": AlgorithmInfo(
         "DMG", "Doubly Mild Generalization", "Mao et al. 2024, Doubly Mild Generalization", f"{HERE}.dmg", FREE
@@ -85,7 +103,12 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         FREE,
     ),
     "iql": AlgorithmInfo(
-        "IQL", "Implicit Q-Learning", "Kostrikov et al. 2022, Implicit Q-Learning", f"{HERE}.iql", FREE
+        "IQL",
+        "Implicit Q-Learning",
+        "Kostrikov et al. 2022, Implicit Q-Learning",
+        f"{HERE}.iql",
+        FREE,
+        discrete=f"{HERE}.iql",
     ),
     "mopo": AlgorithmInfo(
         "MOPO",
@@ -93,6 +116,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         "Yu et al. 2020, MOPO",
         f"{HERE}.mopo",
         BASED,
+        discrete=f"{HERE}.mopo",
     ),
     "morel": AlgorithmInfo(
         "MOReL",
@@ -142,11 +166,11 @@ def register_algorithm(name: str, module: ModuleType | str) -> None:
         raise UserError(f"'{name}' is the name of a built-in algorithm: register yours under another.")
     if not name.replace("-", "").replace("_", "").isalnum():
         raise UserError(f"'{name}' is no name for an algorithm: use letters, digits, - and _.")
-    found = _require_contract(_import(module) if isinstance(module, str) else module)
-    before = _registered.setdefault(name, found)
-    if before.__name__ != found.__name__:
+    algorithm = _require_contract(_import(module) if isinstance(module, str) else module)
+    before = _registered.setdefault(name, algorithm)
+    if before.__name__ != algorithm.__name__:
         raise UserError(f"'{name}' is registered already, as {before.__name__}: choose another name.")
-    _registered[name] = found
+    _registered[name] = algorithm
 
 
 def get_algorithm(name: str, origin: str | None = None) -> Algorithm:
@@ -155,14 +179,34 @@ def get_algorithm(name: str, origin: str | None = None) -> Algorithm:
         return cast(Algorithm, importlib.import_module(ALGORITHMS[name].module))
     if name in _registered:
         return cast(Algorithm, _registered[name])
-    if found := _installed().get(name):
-        return cast(Algorithm, _require_contract(_import(_only(found).value)))
+    if points := _installed().get(name):
+        return cast(Algorithm, _require_contract(_import(_only(points).value)))
     if origin:
         raise UserError(
             f"the algorithm '{name}' came from {origin}, which is not installed: install its package, or call "
             f"pspo.register_algorithm('{name}', ...) first."
         )
     raise unknown_name("algorithm", name, [*ALGORITHMS, *external()])
+
+
+def get_algorithm_for(dataset: Dataset, name: str, origin: str | None = None) -> Algorithm:
+    """The module that learns from this dataset: for discrete actions an algorithm may have another one, or none."""
+    algorithm = get_algorithm(name, origin)
+    if not dataset.discrete:
+        return algorithm
+    info = ALGORITHMS.get(name)
+    if info and info.discrete:
+        return cast(Algorithm, importlib.import_module(info.discrete))
+    if info is None and getattr(algorithm, "DISCRETE", False):  # of another package, which says so itself
+        return algorithm
+    from pspo.data.discrete import shown
+
+    able = ", ".join(other for other, row in ALGORITHMS.items() if row.discrete)
+    raise UserError(
+        f"{info.label if info else name} cannot learn discrete actions, and '{dataset.name}' has "
+        f"{len(dataset.action_labels)} ({shown(dataset.action_labels)}): choose {able}, or give --continuous if they "
+        "are a quantity."
+    )
 
 
 def get_diagnostics(name: str) -> Diagnostics | None:
@@ -172,7 +216,7 @@ def get_diagnostics(name: str) -> Diagnostics | None:
 
 def external() -> dict[str, str]:
     """Algorithms that are not built in, and where each is from. None of them is imported for it."""
-    installed = {name: " and ".join(map(_source, found)) for name, found in _installed().items()}
+    installed = {name: " and ".join(map(_source, points)) for name, points in _installed().items()}
     return installed | {name: f"{module.__name__} (registered)" for name, module in _registered.items()}
 
 
@@ -186,18 +230,18 @@ def shadowed() -> list[str]:
 
 
 def _installed() -> dict[str, list[EntryPoint]]:
-    found: dict[str, list[EntryPoint]] = {}
+    points: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP):
-        if point.name not in ALGORITHMS and point not in found.get(point.name, []):
-            found.setdefault(point.name, []).append(point)
-    return found
+        if point.name not in ALGORITHMS and point not in points.get(point.name, []):
+            points.setdefault(point.name, []).append(point)
+    return points
 
 
-def _only(found: list[EntryPoint]) -> EntryPoint:
-    if len(found) > 1:
-        several = " and ".join(map(_source, found))
-        raise UserError(f"'{found[0].name}' is offered by {several}: uninstall all but one.")
-    return found[0]
+def _only(points: list[EntryPoint]) -> EntryPoint:
+    if len(points) > 1:
+        several = " and ".join(map(_source, points))
+        raise UserError(f"'{points[0].name}' is offered by {several}: uninstall all but one.")
+    return points[0]
 
 
 def _source(point: EntryPoint) -> str:
@@ -209,7 +253,11 @@ def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as problem:
-        raise UserError(f"the module {name} cannot be imported ({problem}): install what it needs.") from None
+        raise UserError(f"the module {name} cannot be imported ({one_line(problem)}): install what it needs.") from None
+    except (Exception, SystemExit) as problem:  # code of others, at its top level: it can raise anything
+        where = traceback.extract_tb(problem.__traceback__)[-1]
+        reason = f"{type(problem).__name__}: {one_line(problem)}, {where.filename} line {where.lineno}"
+        raise UserError(f"the module {name} fails when it is imported ({reason}): correct it.") from problem
 
 
 def _require_contract(module: ModuleType) -> ModuleType:
@@ -230,8 +278,9 @@ DEFAULT_PRESETS: dict[str, Any] = {
 FAMILIES = {"hopper": "locomotion", "walker2d": "locomotion", "halfcheetah": "locomotion"}
 
 
-def preset(algo: str, name: str, task: str | None, dataset: str = "") -> dict[str, Any]:
-    """Numbers of a preset, from TOML: its common ones, then those of the task's family, the task, and the dataset.
+def preset(algo: str, name: str, task: str | None, dataset: str = "", discrete: bool = False) -> dict[str, Any]:
+    """Numbers of a preset, from TOML: its common ones, then those of the task's family, the task, and the dataset; for
+    discrete actions those of the table "discrete" on top.
 
     A dataset's name counts where it is one of the task's, and without a version: hopper-medium-v2 is hopper-medium.
     """
@@ -241,6 +290,8 @@ def preset(algo: str, name: str, task: str | None, dataset: str = "") -> dict[st
     layers = ["common", FAMILIES.get(task or "", ""), task or "own-data"]
     if task and dataset.startswith(f"{task}-"):
         layers.append(without_version(dataset))
+    if discrete:
+        layers.append("discrete")
     return {key: value for layer in layers for key, value in _dotted(table[name].get(layer, {})).items()}
 
 

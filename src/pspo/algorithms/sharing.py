@@ -13,12 +13,18 @@ from pspo.data.dataset import Dataset
 def sharers(algo: str, config: Any, preset_name: str, dataset: Dataset) -> list[str]:
     """Other algorithms that would use this run's pool on these data: their preset has the same model settings."""
     names = []
-    for other in ALGORITHMS:
-        theirs: Any = build(get_algorithm(other).Config, preset(other, preset_name, dataset.task, dataset.name))
+    for other, row in ALGORITHMS.items():
+        if dataset.discrete and not row.discrete:
+            continue
+        theirs: Any = build(get_algorithm(other).Config, _numbers(other, preset_name, dataset))
         # The discount sets the unit of rewards, which the models predict.
         if other != algo and getattr(theirs, "model", None) == config.model and theirs.gamma == config.gamma:
             names.append(other)
     return names
+
+
+def _numbers(algo: str, preset_name: str, dataset: Dataset) -> dict[str, Any]:
+    return preset(algo, preset_name, dataset.task, dataset.name, dataset.discrete)
 
 
 def about_pool(algo: str, config: Any, preset_name: str, dataset: Dataset, info: dict[str, Any]) -> str:

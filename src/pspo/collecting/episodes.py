@@ -37,8 +37,8 @@ def episode_random(seed: int, part: int, index: int) -> tuple[int, np.random.Gen
 def play_episodes(
     task: str,
     policy: Behaviour,
-    indices: Iterable[int],
     *,
+    indices: Iterable[int],
     seed: int,
     part: int,
     slots: int = SLOTS,
@@ -89,7 +89,7 @@ def collect_episodes(
             index += 1
 
     if ordered.length_before_gap < transitions:
-        for episode in play_episodes(task, policy, indices(), seed=seed, part=part, slots=slots):
+        for episode in play_episodes(task, policy, indices=indices(), seed=seed, part=part, slots=slots):
             ordered.add(episode)
             unsaved.append(episode)
             if time.monotonic() - saved_at > SAVE_SECONDS:

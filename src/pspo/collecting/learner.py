@@ -123,7 +123,7 @@ def _evaluate(task: str, config: sac.Config, seed: int, policy: Behaviour) -> fl
     """The normalised score of the policy with its noise, on the same episodes every time."""
     count = config.evaluate_episodes
     slots = min(count, SLOTS)
-    episodes = play_episodes(task, policy, range(count), seed=seed, part=EVALUATE, slots=slots, record=False)
+    episodes = play_episodes(task, policy, indices=range(count), seed=seed, part=EVALUATE, slots=slots, record=False)
     return float(get_task(task).normalised(np.mean([episode.total for episode in episodes])))
 
 

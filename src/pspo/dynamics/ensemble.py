@@ -61,11 +61,19 @@ class Ensemble(eqx.Module):
 
 
 def ensemble(
-    key: Array, *, members: int, inputs: int, width: int, depth: int, target_mean: Any, target_std: Any
+    key: Array,
+    *,
+    members: int,
+    inputs: int,
+    width: int,
+    depth: int,
+    target_mean: Any,
+    target_std: Any,
+    layer_norm: bool = False,
 ) -> Ensemble:
     """A new ensemble with random weights."""
     targets = target_mean.shape[0]
-    net = mlp_stack(key, members, [inputs] + [width] * depth + [2 * targets], last_scale=0.1)
+    net = mlp_stack(key, members, [inputs] + [width] * depth + [2 * targets], last_scale=0.1, layer_norm=layer_norm)
     low = jnp.full((members, targets), LOG_STD_FLOOR, jnp.float32)
     high = jnp.full((members, targets), LOG_STD_CEILING, jnp.float32)
     return Ensemble(net, low, high, jnp.asarray(target_mean), jnp.asarray(target_std))

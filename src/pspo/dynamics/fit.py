@@ -21,6 +21,7 @@ from jax import Array
 from pspo.core.config import Bounds
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser
+from pspo.data.scales import largest_states, std_or_one
 from pspo.dynamics.ensemble import Ensemble, ensemble, model_inputs
 
 
@@ -34,6 +35,8 @@ class ModelConfig:
     """Units in a hidden layer."""
     depth: Annotated[int, Bounds(1, 8)] = 3
     """Hidden layers."""
+    layer_norm: bool = False
+    """Layer normalisation in the hidden layers: members stay bounded away from the dataset."""
     steps: Annotated[int, Bounds(1, 100_000_000)] = 6000
     """Maximum number of gradient steps; the learning rate falls to zero by then."""
     batch: Annotated[int, Bounds(1, 65536)] = 256
@@ -73,10 +76,12 @@ def fit_targets(dataset: Dataset, norm: Normaliser) -> tuple[np.ndarray, np.ndar
     # If no next state is known, the mean of the placeholders, which is zero, will do.
     where = True if counts is None or not dataset.next_known.any() else counts
     std = target.std(axis=0, dtype=np.float64, where=where)
+    # A change is rounded as the states are that it is the difference of.
+    largest = np.append(largest_states(dataset.obs, dataset.next_obs), np.abs(target[:, -1]).max())
     return (
         target,
         target.mean(axis=0, dtype=np.float64, where=where).astype(np.float32),
-        np.where(std > 1e-6, std, 1.0).astype(np.float32),
+        std_or_one(std, largest).astype(np.float32),
     )
 
 
@@ -146,7 +151,7 @@ def fit(
     boots = bootstraps(dataset, config, train, seed)
     key = jax.random.PRNGKey(seed)
     shape = {"members": config.pool, "inputs": x.shape[1], "width": config.width, "depth": config.depth}
-    model = ensemble(key, **shape, target_mean=target_mean, target_std=target_std)
+    model = ensemble(key, **shape, layer_norm=config.layer_norm, target_mean=target_mean, target_std=target_std)
     optimiser = optax.adamw(optax.cosine_decay_schedule(config.lr, config.steps), weight_decay=config.weight_decay)
     run, score = compile_fit(optimiser, config)
     trainable, fixed = eqx.partition(model, is_trained(model))
@@ -157,7 +162,7 @@ def fit(
     while step < config.steps and stale < config.patience:
         count = min(config.evaluate_every, config.steps - step)
         batch_key = jax.random.fold_in(key, step)
-        trainable, opt, loss = run(trainable, fixed, opt, x=x, y=y, boots=boots, key=batch_key, count=count)
+        trainable, opt, loss = run(trainable, fixed, opt=opt, x=x, y=y, boots=boots, key=batch_key, count=count)
         step += count
         nll_now = np.asarray(score(trainable, fixed, holdout_x, holdout_y))
         better = nll_now < best_nll
@@ -184,7 +189,7 @@ def compile_fit(optimiser, config: ModelConfig):
     """The compiled training loop and the hold-out score."""
 
     @eqx.filter_jit(donate="none")
-    def run(trainable, fixed, opt, *, x, y, boots, key, count: int):
+    def run(trainable, fixed, *, opt, x, y, boots, key, count: int):
         members, rows = boots.shape
 
         def step(carry, k):

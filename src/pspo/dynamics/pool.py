@@ -62,6 +62,7 @@ def _shapes(dataset: Dataset, norm: Normaliser, config: ModelConfig) -> Pool:
     """Shapes of a pool, without computing anything."""
     scale = np.zeros(dataset.obs_dim + 1, np.float32)
     inputs = norm.features + dataset.action_dim
-    shape = {"members": config.pool, "inputs": inputs, "width": config.width, "depth": config.depth}
+    shape: dict[str, Any] = {"members": config.pool, "inputs": inputs, "width": config.width, "depth": config.depth}
+    shape["layer_norm"] = config.layer_norm
     models = jax.eval_shape(lambda: ensemble(jax.random.PRNGKey(0), **shape, target_mean=scale, target_std=scale))
     return Pool(models, jax.ShapeDtypeStruct((config.pool,), "float32"))  # pyright: ignore[reportArgumentType]

@@ -6,11 +6,13 @@ is trained for. Names are imported when they are first used: saved policies need
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pspo.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from pspo.nets.actors import NETWORKS, ClippedGaussian, Deterministic, LinearGaussian, Perturbed, TanhGaussian, act
+    from pspo.nets.categorical import Categorical, CategoricalPolicy, categorical_policy
     from pspo.nets.gru import GRU
     from pspo.nets.mlp import INITS, MLP, apply_each, apply_stack, mlp_stack, moving_average
     from pspo.nets.policies import Mixture, MixturePolicy, kl_bound, mixture_policy
@@ -24,6 +26,8 @@ _HOMES = {
     "MLP": "mlp",
     "NETWORKS": "actors",
     "VAE": "vae",
+    "Categorical": "categorical",
+    "CategoricalPolicy": "categorical",
     "ClippedGaussian": "actors",
     "Deterministic": "actors",
     "LinearGaussian": "actors",
@@ -36,6 +40,7 @@ _HOMES = {
     "act": "actors",
     "apply_each": "mlp",
     "apply_stack": "mlp",
+    "categorical_policy": "categorical",
     "kl_bound": "policies",
     "mixture_policy": "policies",
     "mlp_stack": "mlp",
@@ -51,6 +56,8 @@ __all__ = [
     "MLP",
     "NETWORKS",
     "VAE",
+    "Categorical",
+    "CategoricalPolicy",
     "ClippedGaussian",
     "Deterministic",
     "LinearGaussian",
@@ -63,6 +70,7 @@ __all__ = [
     "act",
     "apply_each",
     "apply_stack",
+    "categorical_policy",
     "kl_bound",
     "mixture_policy",
     "mlp_stack",
@@ -72,8 +80,4 @@ __all__ = [
     "vae_loss",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"pspo.nets.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'pspo.nets' has no attribute '{name}'")
+__getattr__ = lazy_names(__name__, _HOMES)

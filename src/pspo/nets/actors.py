@@ -15,6 +15,7 @@ from jax import Array
 
 from pspo.data.normalise import Normaliser
 from pspo.nets.bounds import FREE_LOG_STD_MAX, FREE_LOG_STD_MIN, LATENT_MAX
+from pspo.nets.categorical import CategoricalPolicy
 from pspo.nets.mlp import MLP
 from pspo.nets.policies import LOG_SQRT_2PI, MixturePolicy
 
@@ -149,7 +150,11 @@ class Perturbed(eqx.Module):
 
 
 NETWORKS: dict[str, Any] = {
-    cls.kind: cls for cls in (MixturePolicy, TanhGaussian, ClippedGaussian, LinearGaussian, Deterministic, Perturbed)
+    cls.kind: cls
+    for cls in (
+        *(MixturePolicy, TanhGaussian, ClippedGaussian, LinearGaussian, Deterministic, Perturbed),
+        CategoricalPolicy,
+    )
 }
 
 

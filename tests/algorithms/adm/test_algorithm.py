@@ -24,9 +24,9 @@ from pspo.dynamics.model_env import rollout
 from pspo.dynamics.termination import KnownTermination, NeverTerminates
 from pspo.dynamics.uncertainty import lag_std
 from pspo.training.dry_run import describe
-from tests.algorithms.baseline_cases import f32, same_bits
 from tests.algorithms.contract_cases import make_case, trained, usual
 from tests.algorithms.tiny_task import ACTIONS, EPISODE, OBS, tiny_dataset
+from tests.arrays import equal_bits, f32
 from tests.dynamics.dynamics_cases import unlimited
 
 RNG = np.random.default_rng(0)
@@ -60,7 +60,8 @@ def made_setup(terminated: Any = NeverTerminates(), seed: int = 0) -> Setup:  # 
     model_norm, norm = fit_normaliser(data), normaliser_in(data, "raw", "raw", 0.9)
     rng = np.random.default_rng(seed)
     scale = f32(rng.normal(scale=0.3, size=OBS + 1)), f32(rng.uniform(0.3, 0.6, size=OBS + 1))
-    model = any_step(jax.random.PRNGKey(seed), model_norm.features + ACTIONS, 8, 2, 1, 0.2, *scale)
+    sizes = {"inputs": model_norm.features + ACTIONS, "width": 8, "depth": 2, "blocks": 1, "dropout": 0.2}
+    model = any_step(jax.random.PRNGKey(seed), **sizes, target_mean=scale[0], target_std=scale[1])
     arrays = Arrays(model, jnp.asarray(data.ages(), jnp.int32), terminated)
     return Setup(
         arrays,
@@ -134,8 +135,8 @@ def test_a_step_is_drawn_by_its_lag_and_pays_less_where_lags_disagree(monkeypatc
     other = history._replace(
         obs=jnp.where(wild[..., None], 0.9, history.obs), action=jnp.where(wild[1:][..., None], -0.9, history.action)
     )
-    assert not same_bits(other, history)
-    assert same_bits(step(other, jax.random.PRNGKey(0))[1], rows)
+    assert not equal_bits(other, history)
+    assert equal_bits(step(other, jax.random.PRNGKey(0))[1], rows)
 
 
 def test_dropout_in_rollouts_is_a_choice(monkeypatch: Any) -> None:
@@ -217,18 +218,18 @@ def test_a_chunk_begins_with_rollouts_from_states_of_the_dataset() -> None:
     assert np.abs(rows[1]).max() <= 1.0
     assert np.isfinite(rows[2]).all()
     assert np.isin(rows[3][:, 2], np.arange(EPISODE + 1)).all()  # counters stay on their values
-    assert not same_bits(after.key, before.key)
+    assert not equal_bits(after.key, before.key)
 
 
 def test_the_temperature_stays_and_everything_else_learns() -> None:
     before, after = trained("adm")[:2]
     assert float(np.exp(after.agent.params.log_alpha)) == pytest.approx(0.1)
-    assert same_bits(before.agent.params.log_alpha, after.agent.params.log_alpha)
+    assert equal_bits(before.agent.params.log_alpha, after.agent.params.log_alpha)
     for part in ("actor", "critic"):
-        assert not same_bits(getattr(before.agent.params, part), getattr(after.agent.params, part))
+        assert not equal_bits(getattr(before.agent.params, part), getattr(after.agent.params, part))
     actor = before.agent.params.actor
     assert (actor.log_std_min, actor.log_std_max) == (-5.0, 2.0)
-    assert same_bits(before.agent.target_critic, before.agent.params.critic)
+    assert equal_bits(before.agent.target_critic, before.agent.params.critic)
 
 
 # Data of other kinds
@@ -248,7 +249,7 @@ def test_with_one_lag_there_is_no_penalty() -> None:
         config = dataclasses.replace(here.config, penalty=penalty)
         step = partial(adm.penalised_step, config, here.setup, ACTOR)
         rows.append(jax.jit(lambda key, step=step: rollout(step, history, BATCH, 3, key))(jax.random.PRNGKey(0)))
-    assert same_bits(*rows)
+    assert equal_bits(*rows)
 
 
 def test_what_is_prepared_is_reported() -> None:

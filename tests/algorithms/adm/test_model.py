@@ -29,7 +29,8 @@ from pspo.algorithms.adm.model import AnyStep, any_step, any_step_loss
 from pspo.algorithms.adm.windows import lengths_to, make_windows, split_windows
 from pspo.data import Dataset
 from pspo.data.normalise import fit_normaliser
-from tests.dynamics.dynamics_cases import as_float32, linear_dataset
+from tests.arrays import f32
+from tests.dynamics.dynamics_cases import linear_dataset
 
 CONFIG = AnyStepConfig(max_lag=3, width=16, depth=1, blocks=1, steps=300, batch=96, lr=1e-2, evaluate_every=100)
 
@@ -137,10 +138,11 @@ def test_targets_have_one_scale_to_which_each_lag_contributes_alike() -> None:
 def made_model(lags: int = 3, dropout: float = 0.0) -> AnyStep:
     """Two layers, two blocks, random bounds and scales."""
     rng = np.random.default_rng(lags)
-    scale = as_float32(rng.normal(size=3)), as_float32(rng.uniform(0.5, 2.0, size=3))
-    form = any_step(jax.random.PRNGKey(0), 3, 4, 2, 2, dropout, *scale)
-    model = jax.tree.map(lambda leaf: as_float32(rng.normal(scale=0.7, size=leaf.shape)), form)
-    bounds = as_float32(rng.uniform(-3, -2, 3)), as_float32(rng.uniform(-0.5, 0.5, 3))
+    scale = f32(rng.normal(size=3)), f32(rng.uniform(0.5, 2.0, size=3))
+    sizes = {"inputs": 3, "width": 4, "depth": 2, "blocks": 2, "dropout": dropout}
+    form = any_step(jax.random.PRNGKey(0), **sizes, target_mean=scale[0], target_std=scale[1])
+    model = jax.tree.map(lambda leaf: f32(rng.normal(scale=0.7, size=leaf.shape)), form)
+    bounds = f32(rng.uniform(-3, -2, 3)), f32(rng.uniform(-0.5, 0.5, 3))
     return dataclasses.replace(
         model, log_var_low=bounds[0], log_var_high=bounds[1], target_mean=scale[0], target_std=scale[1]
     )
@@ -205,7 +207,8 @@ def test_the_loss_is_the_likelihood_of_the_known_targets(exponent: float, some: 
     target = RNG.normal(size=(3, 5, 3)).astype(np.float32)
     counts = RNG.random((3, 5, 3)) < 0.6 if some else None
     key = jax.random.PRNGKey(0)
-    loss = jax.jit(lambda y: any_step_loss(model, FEATURES, ACTIONS, y, counts, exponent, key))  # pyright: ignore
+    inputs = {"features": FEATURES, "action": ACTIONS, "counts": counts, "exponent": exponent, "key": key}
+    loss = jax.jit(lambda y: any_step_loss(model, target=y, **inputs))
     mean, log_var = all_lags_by_hand(model)
     each = ((mean - target) ** 2 / np.exp(log_var) + log_var) * np.exp(exponent * log_var)
     expected = (each if counts is None else each * counts).mean()

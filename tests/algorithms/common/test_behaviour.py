@@ -75,9 +75,9 @@ def test_the_second_run_loads_the_policy_of_the_first(tmp_path, monkeypatch) -> 
     def progress(*_: object) -> None:
         seen.append(1)
 
-    first, info = load_or_fit_reference(data, norm, config, 0, progress)
+    first, info = load_or_fit_reference(data, norm, config, 0, progress, 0.99)
     assert (info["cached"], len(seen)) == (False, 1)
-    again, info_again = load_or_fit_reference(data, norm, config, 0, progress)
+    again, info_again = load_or_fit_reference(data, norm, config, 0, progress, 0.99)
     assert (info_again["cached"], len(seen)) == (True, 1)
     assert info_again["digest"] == info["digest"]
     for a, b in zip(first.net.weights + first.net.biases, again.net.weights + again.net.biases, strict=True):

@@ -141,7 +141,7 @@ def test_the_quantile_huber_loss_is_its_triple_mean() -> None:
 
 @pytest.mark.parametrize("tau", [0.1, 0.9])
 def test_the_minimiser_of_the_quantile_huber_loss_is_near_the_quantile(tau: float) -> None:
-    """Near, because the loss is quadratic within one of its kink: the targets are spread much further."""
+    """Near, because the loss is quadratic within one of its kink: the targets are much further apart."""
     target = np.random.default_rng(0).exponential(scale=50.0, size=(500, 1)).astype(np.float32)
     levels = jnp.array([tau], jnp.float32)
     found = minimiser(lambda q: quantile_huber_loss(q[None, None], levels, target), 0.0, 200.0)

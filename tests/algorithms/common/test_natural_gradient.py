@@ -21,6 +21,7 @@ from pspo.algorithms.common.natural_gradient import (
 )
 from pspo.nets.actors import LinearGaussian
 from pspo.nets.mlp import MLP
+from tests.arrays import f32
 
 RNG = np.random.default_rng(0)
 TIME, PATHS = 6, 4
@@ -31,23 +32,27 @@ ALIVE = np.arange(TIME)[:, None] <= LAST
 GAMMA, TRACE = 0.9, 0.7
 
 
-def f32(array: Any) -> jax.Array:
-    return jnp.asarray(np.asarray(array, np.float32))
-
-
 REWARD, VALUE = RNG.normal(size=(TIME, PATHS)), RNG.normal(size=(TIME + 1, PATHS))
 
 
 @jax.jit
-def look(reward: Any, value: Any, next_value: Any, terminal: Any) -> Any:
+def both_computed(reward: Any, value: Any, next_value: Any, terminal: Any) -> Any:
     alive = jnp.asarray(ALIVE)
-    found = advantages(reward, value, next_value, terminal, alive, GAMMA, TRACE)
+    found = advantages(
+        reward=reward,
+        value=value,
+        next_value=next_value,
+        terminal=terminal,
+        alive=alive,
+        gamma=GAMMA,
+        trace=TRACE,
+    )
     return found, discounted_sums(reward, alive, GAMMA), whitened(found, alive)
 
 
 def test_advantages_and_returns_are_those_of_each_path_alone() -> None:
     """Path by path in double precision: only the one that was cut off has a value at its end."""
-    found = look(f32(REWARD), f32(VALUE[:-1]), f32(VALUE[1:]), TERMINAL)
+    found = both_computed(f32(REWARD), f32(VALUE[:-1]), f32(VALUE[1:]), TERMINAL)
     expected, returns = np.zeros((TIME, PATHS)), np.zeros((TIME, PATHS))
     for p in range(PATHS):
         steps = LAST[p] + 1
@@ -66,14 +71,14 @@ def test_advantages_and_returns_are_those_of_each_path_alone() -> None:
 
 def test_nothing_after_a_halt_or_an_end_counts() -> None:
     """Rewards and values of steps that never happened, and the value of the state that a terminal step reached."""
-    here = look(f32(REWARD), f32(VALUE[:-1]), f32(VALUE[1:]), TERMINAL)
+    here = both_computed(f32(REWARD), f32(VALUE[:-1]), f32(VALUE[1:]), TERMINAL)
     reward, value, after = np.where(ALIVE, REWARD, 1e3), np.where(ALIVE, VALUE[:-1], -1e3), VALUE[1:].copy()
     after[TERMINAL | ~ALIVE] = 1e4
-    for a, b in zip(here, look(f32(reward), f32(value), f32(after), TERMINAL), strict=True):
+    for a, b in zip(here, both_computed(f32(reward), f32(value), f32(after), TERMINAL), strict=True):
         np.testing.assert_array_equal(a, b)
     cut_off = VALUE[1:].copy()
     cut_off[-1, 2] += 1.0  # and what follows a cut does count
-    changed = look(f32(REWARD), f32(VALUE[:-1]), f32(cut_off), TERMINAL)[0] - here[0]
+    changed = both_computed(f32(REWARD), f32(VALUE[:-1]), f32(cut_off), TERMINAL)[0] - here[0]
     by_hand = GAMMA * (GAMMA * TRACE) ** np.arange(TIME)[::-1]
     np.testing.assert_allclose(changed[:, 2], by_hand, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(changed[:, [0, 1, 3]], 0.0)
@@ -141,7 +146,7 @@ def test_a_fisher_product_is_that_of_the_explicit_matrix() -> None:
         return [product(policy(v)) for v in directions]
 
     fisher = explicit_fisher(THETA)
-    assert np.linalg.matrix_rank(fisher) == 4 * 2 + 2  # rows that count by columns, and the spreads
+    assert np.linalg.matrix_rank(fisher) == 4 * 2 + 2  # rows that count by columns, and the standard deviations
     for v, found in zip(directions, products(f32(THETA), f32(directions)), strict=True):
         np.testing.assert_allclose(packed(found), fisher @ v + 0.3 * v, rtol=1e-4, atol=1e-4)
 

@@ -29,7 +29,6 @@ from tests.algorithms.baseline_cases import (
     critics_by_hand,
     doubles,
     encoded,
-    f32,
     joined,
     likelihood_by_hand,
     made_config,
@@ -42,10 +41,10 @@ from tests.algorithms.baseline_cases import (
     net_by_hand,
     part_by_hand,
     proposals_by_hand,
-    same_bits,
     sample_by_hand,
     started,
 )
+from tests.arrays import equal_bits, f32
 
 LATENT, LOG, N = 3, 40, 3
 CONFIG = made_config(
@@ -185,9 +184,9 @@ def test_the_case_has_transitions_on_both_sides_of_every_floor() -> None:
 
 def test_the_cloning_start_ends_at_its_step_and_changes_the_actor_only() -> None:
     (before, cloning, _), (_, soft, _) = updated(2), updated(3)
-    assert not same_bits(cloning.params.actor, soft.params.actor)
+    assert not equal_bits(cloning.params.actor, soft.params.actor)
     rest = [after.params._replace(actor=before.params.actor) for after in (cloning, soft)]
-    assert same_bits(*rest)
+    assert equal_bits(*rest)
 
 
 def test_a_batch_has_the_indices_of_its_transitions() -> None:
@@ -251,8 +250,8 @@ def test_latents_are_clipped_and_fresh_for_each_sampled_action() -> None:
 def test_a_new_state_has_a_copied_target_a_temperature_of_one_and_the_vae(monkeypatch) -> None:
     state, asked = started(epq, CONFIG, monkeypatch, SETUP)
     assert asked == [([2, 5, 4], "relu", "rlkit-actor"), (2, [4, 5, 1], "relu", "rlkit-critic")]
-    assert same_bits(state.target_critic, state.params.critic)
-    assert same_bits(state.params.vae, CODER)
+    assert equal_bits(state.target_critic, state.params.critic)
+    assert equal_bits(state.params.vae, CODER)
     assert float(state.params.log_alpha) == 0.0
     assert (state.params.actor.log_std_min, state.params.actor.log_std_max) == (-5.0, 2.0)
     assert int(state.step) == 0

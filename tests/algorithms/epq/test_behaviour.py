@@ -21,7 +21,8 @@ from pspo.data.neighbours import neighbourhoods
 from pspo.data.normalise import normaliser_in
 from pspo.nets.mlp import MLP
 from pspo.nets.vae import VAE
-from tests.algorithms.baseline_cases import f32, made_mlp
+from tests.algorithms.baseline_cases import made_mlp
+from tests.arrays import f32
 
 OBS, ACT, LOG = 3, 2, 12
 

@@ -21,13 +21,10 @@ from pspo.dynamics.pool import Pool
 from pspo.nets.actors import LinearGaussian, TanhGaussian
 from pspo.nets.mlp import MLP
 from pspo.policies.policy import from_network
-from tests.algorithms.baseline_cases import (
-    f32,
-    made_data,
-    made_state,
-)
+from tests.algorithms.baseline_cases import made_data, made_state
 from tests.algorithms.contract_cases import CHUNK, LEARNERS, make_case
 from tests.algorithms.tiny_task import score, tiny_dataset
+from tests.arrays import f32
 from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
 KEY = jax.random.PRNGKey(7)
@@ -129,7 +126,8 @@ def test_in_the_sac_form_a_halt_ends_with_the_lowest_reward_less_the_penalty(mon
             return f32(action)
 
     config, lowest = morel.Config(form="sac", halt_penalty=PENALTY), jnp.float32(-4.0)
-    step = partial(morel.halting_step, config, two_member_setup().model_env, jnp.float32(THRESHOLD), lowest, Actor())  # pyright: ignore[reportArgumentType]
+    fixed = {"config": config, "env": two_member_setup().model_env, "threshold": jnp.float32(THRESHOLD)}
+    step = partial(morel.halting_step, **fixed, lowest=lowest, actor=Actor())
     next_obs, rows = jax.jit(step)(f32(obs), KEY)
     std = 0.5 - np.log1p(np.exp(0.5))  # the soft clamp at a raw data-std of zero
     std = np.exp(-5.0 + np.log1p(np.exp(std + 5.0)))
@@ -151,7 +149,7 @@ def test_the_lowest_reward_is_the_datasets() -> None:
     seen = {}
 
     def watched(config: Any, data: Any, buffer: Any, step: Any, key: Any) -> Any:
-        seen["lowest"] = float(step.args[3])
+        seen["lowest"] = float(step.keywords["lowest"])
         return buffer, {}
 
     with pytest.MonkeyPatch.context() as patch:

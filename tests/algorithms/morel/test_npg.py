@@ -21,16 +21,15 @@ from tests.algorithms.baseline_cases import (
     adam_moments,
     assert_close,
     encoded,
-    f32,
     made_config,
     made_data,
     made_norm,
     made_setup,
     made_state,
     net_by_hand,
-    same_bits,
     slopes,
 )
+from tests.arrays import equal_bits, f32
 
 KEY = jax.random.PRNGKey(7)
 
@@ -198,7 +197,7 @@ def test_a_whole_iteration_is_the_natural_step_and_then_an_epoch_of_the_baseline
 
 
 def test_nothing_of_what_follows_a_halt_or_an_end_is_learned_from() -> None:
-    """Other states, actions and rewards there, and other states reached by the terminal step: the same bits."""
+    """Other states, actions and rewards there, and other states reached by the terminal step: equal bit for bit."""
     state, paths, other = made_state(morel, natural_config()), made_paths(), made_paths(seed=6)
     dead = ~ALIVE
 
@@ -211,12 +210,12 @@ def test_nothing_of_what_follows_a_halt_or_an_end_is_learned_from() -> None:
         reward=pick(dead, paths.reward, other.reward + 100.0),
         next_obs=pick(dead | TERMINAL, paths.next_obs, other.next_obs - 5.0),
     )
-    assert not same_bits(paths, changed)
+    assert not equal_bits(paths, changed)
     here, there = (IMPROVED[0](state, p) for p in (paths, changed))
-    assert same_bits(here, there)
+    assert equal_bits(here, there)
     last = jnp.asarray(np.arange(TIME) == TIME - 1)[:, None, None]
     cut_off = paths._replace(next_obs=jnp.where(last, other.next_obs, paths.next_obs))
-    assert not same_bits(here[0].policy, IMPROVED[0](state, cut_off)[0].policy)  # what follows a cut does count
+    assert not equal_bits(here[0].policy, IMPROVED[0](state, cut_off)[0].policy)  # what follows a cut does count
 
 
 def test_an_epoch_of_fewer_steps_than_a_batch_is_one_step_on_them() -> None:
@@ -225,7 +224,13 @@ def test_an_epoch_of_fewer_steps_than_a_batch_is_one_step_on_them() -> None:
     inputs, target, order = rng.normal(size=(20, OBS + 4)), rng.normal(size=20), rng.permutation(20)
     fit = jax.jit(
         lambda s: morel_npg.fit_baseline(
-            config, s.baseline, s.opt, f32(inputs), f32(target), jnp.int32(3), jnp.asarray(order)
+            config,
+            s.baseline,
+            opt=s.opt,
+            inputs=f32(inputs),
+            target=f32(target),
+            count=jnp.int32(3),
+            order=jnp.asarray(order),
         )
     )
     net, _, loss = fit(state)

@@ -12,7 +12,8 @@ import scipy.special
 from pspo.algorithms.pmdb import algorithm as pmdb
 from pspo.algorithms.pmdb.game import Units
 from pspo.dynamics.termination import KnownTermination
-from tests.algorithms.baseline_cases import ACT, OBS, f32, made_config, made_norm, made_state, made_transitions
+from tests.algorithms.baseline_cases import ACT, OBS, made_config, made_norm, made_state, made_transitions
+from tests.arrays import f32
 from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, unlimited
 
 REAL, GAME, POOL = 8, 6, 3

@@ -10,8 +10,8 @@ import scipy.special
 import scipy.stats
 
 from pspo.algorithms.pmdb import algorithm as pmdb
-from pspo.algorithms.pmdb.game import ModelPredictions, follow, make_units, models_of, predict, stay_probability
-from pspo.algorithms.pmdb.values import Gaussian, candidates, improved_log_weights, soft_value, temperature
+from pspo.algorithms.pmdb.game import SampledPredictions, follow, make_units, models_of, predict, stay_probability
+from pspo.algorithms.pmdb.values import ActionGaussian, candidates, improved_log_weights, soft_value, temperature
 from pspo.algorithms.registry import preset
 from pspo.core.config import build
 from pspo.core.errors import UserError
@@ -19,9 +19,10 @@ from pspo.core.progress import silent
 from pspo.dynamics.model_env import ModelEnv
 from pspo.dynamics.persistent_rollouts import PersistentRollouts
 from pspo.dynamics.termination import KnownTermination
-from tests.algorithms.baseline_cases import ACT, OBS, f32, made_data, made_norm, same_bits, started
+from tests.algorithms.baseline_cases import ACT, OBS, made_data, made_norm, started
 from tests.algorithms.pmdb.pmdb_cases import CONFIG, MODEL_NORM, POOL, UNITS, ends, stay_by_hand
 from tests.algorithms.tiny_task import tiny_dataset
+from tests.arrays import equal_bits, f32
 from tests.dynamics.dynamics_cases import made_ensemble, unlimited
 
 # Estimates from sampled actions
@@ -66,7 +67,7 @@ def test_actions_of_another_policy_count_by_the_ratio_of_densities_after_the_tan
     rng = np.random.default_rng(3)
     mean, log_std = rng.normal(size=(2, 4, ACT)), rng.normal(scale=0.3, size=(2, 4, ACT))
     noise = rng.normal(size=(7, 4, ACT))
-    actor, reference = (Gaussian(f32(m), f32(s)) for m, s in zip(mean, log_std, strict=True))
+    actor, reference = (ActionGaussian(f32(m), f32(s)) for m, s in zip(mean, log_std, strict=True))
     drawn = candidates(actor, reference, f32(noise))
     which = np.array([0, 0, 0, 1, 1, 1, 1])  # the odd one is the reference policy's
     x = mean[which] + np.exp(log_std[which]) * noise
@@ -80,7 +81,7 @@ def test_actions_of_another_policy_count_by_the_ratio_of_densities_after_the_tan
 
 def test_a_value_from_the_actors_actions_is_that_of_the_reference_policy() -> None:
     """alpha data E_ref exp(Q / alpha), by quadrature; what the actor does more often must not count more."""
-    actor, reference = (Gaussian(f32([[m]]), f32([[s]])) for m, s in ((0.8, -0.3), (-0.2, 0.1)))
+    actor, reference = (ActionGaussian(f32([[m]]), f32([[s]])) for m, s in ((0.8, -0.3), (-0.2, 0.1)))
     noise = np.random.default_rng(4).normal(size=(40_000, 1, 1))
     drawn = candidates(actor, reference, f32(noise))
     node, weight = np.polynomial.hermite_e.hermegauss(101)
@@ -94,7 +95,7 @@ def test_a_value_from_the_actors_actions_is_that_of_the_reference_policy() -> No
 
 
 def test_a_divergence_is_that_of_two_gaussians() -> None:
-    p, q = Gaussian(f32([0.3, -1.0]), f32([-0.5, 0.2])), Gaussian(f32([1.0, 0.0]), f32([0.1, -0.4]))
+    p, q = ActionGaussian(f32([0.3, -1.0]), f32([-0.5, 0.2])), ActionGaussian(f32([1.0, 0.0]), f32([0.1, -0.4]))
     x = np.linspace(-12.0, 12.0, 40_001)
     by_hand = 0.0
     for c in range(2):
@@ -184,7 +185,7 @@ def test_rollouts_continue_in_their_member_until_an_end_or_the_horizon() -> None
     rng = np.random.default_rng(6)
     end = np.zeros((2, 3, 5), np.float32)
     end[0, 1, 0], end[0, 2, 1], end[1, 0, 2] = 1.0, 1.0, 1.0  # of the first draw, and of the right member, one counts
-    predictions = ModelPredictions(f32(rng.normal(size=(2, 3, 5, OBS))), f32(end), jnp.zeros((3, 5)))
+    predictions = SampledPredictions(f32(rng.normal(size=(2, 3, 5, OBS))), f32(end), jnp.zeros((3, 5)))
     rollouts = PersistentRollouts(jnp.zeros((5, OBS)), jnp.asarray([0, 1, 2, 3, 0], jnp.int32), jnp.zeros(5, jnp.int32))
     member, restart = jnp.asarray([1, 1, 0, 2, 2], jnp.int32), f32(rng.normal(size=(5, OBS)))
     after = follow(rollouts, predictions, member, jax.random.PRNGKey(0), restart, 4)
@@ -222,8 +223,8 @@ def test_a_new_state_has_copies_for_averages_and_rollouts_of_all_ages(monkeypatc
     assert asked == [([2, 5, 4], "relu", "keras"), (2, [4, 5, 1], "relu", "keras")]
     actor = fresh.params.actor
     assert (actor.log_std_min, actor.log_std_max, actor.soft) == (-4.0, 2.0, True)
-    assert same_bits(fresh.reference, actor)
-    assert same_bits(fresh.target_critic, fresh.params.critic)
+    assert equal_bits(fresh.reference, actor)
+    assert equal_bits(fresh.target_critic, fresh.params.critic)
     np.testing.assert_array_equal(fresh.rollouts.age, [0, 1, 2, 3, 0, 1])
     states = np.asarray(made_data().transitions.obs)
     assert all((np.asarray(obs) == states).all(1).any() for obs in fresh.rollouts.obs)

@@ -26,9 +26,7 @@ from tests.algorithms.baseline_cases import (
     backed_up,
     critics_by_hand,
     encoded,
-    f32,
     net_by_hand,
-    same_bits,
     slopes,
 )
 from tests.algorithms.pmdb.pmdb_cases import (
@@ -42,6 +40,7 @@ from tests.algorithms.pmdb.pmdb_cases import (
     state,
     stay_by_hand,
 )
+from tests.arrays import equal_bits, f32
 from tests.dynamics.dynamics_cases import predict_by_hand
 
 LARGEST = np.float64(np.float32(1.0 - 1e-6))  # of a real action, in float32
@@ -229,10 +228,10 @@ def test_target_critics_make_targets_and_present_critics_move_rollouts() -> None
     plain = [play(now, key) for key in keys]
     other_target = [play(now._replace(target_critic=other), key) for key in keys]
     other_present = [play(now._replace(params=now.params._replace(critic=other)), key) for key in keys]
-    assert same_bits([p.rollouts for p in plain], [p.rollouts for p in other_target])
-    assert not same_bits([p.target for p in plain], [p.target for p in other_target])
-    assert same_bits([p.target for p in plain], [p.target for p in other_present])
-    assert not same_bits([p.rollouts.member for p in plain], [p.rollouts.member for p in other_present])
+    assert equal_bits([p.rollouts for p in plain], [p.rollouts for p in other_target])
+    assert not equal_bits([p.target for p in plain], [p.target for p in other_target])
+    assert equal_bits([p.target for p in plain], [p.target for p in other_present])
+    assert not equal_bits([p.rollouts.member for p in plain], [p.rollouts.member for p in other_present])
 
 
 def test_columns_of_the_likelihood_are_weighted_by_std_without_a_gradient() -> None:

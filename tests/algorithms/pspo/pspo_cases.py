@@ -19,13 +19,10 @@ from pspo.dynamics.termination import KnownTermination
 from pspo.nets.mlp import MLP
 from pspo.nets.policies import MixturePolicy
 from pspo.training.loop import compile_chunk
+from tests.arrays import f32
 from tests.dynamics.dynamics_cases import unlimited
 
 OBS, ACT, POOL, COMPONENTS = 2, 1, 3, 2
-
-
-def f32(array: Any) -> jax.Array:
-    return jnp.asarray(np.asarray(array, np.float32))
 
 
 def made_mlp(rng: np.random.Generator, sizes: list[int], members: tuple[int, ...] = ()) -> MLP:
@@ -122,17 +119,6 @@ def run_chunks(config: Config, count: int) -> tuple[State, list[dict]]:
         state, found = chunk(state, setup.arrays, device_data, length=config.chunk)
         metrics.append({name: float(value) for name, value in found.items()})
     return state, metrics
-
-
-def assert_same_bits(a: Any, b: Any) -> None:
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        assert (x.shape, x.dtype) == (y.shape, y.dtype)
-        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
-
-
-def same_bits(a: Any, b: Any) -> bool:
-    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in pairs)
 
 
 # By hand, in double precision

@@ -11,13 +11,14 @@ import pytest
 from pspo.algorithms.pspo.diagnostics import diagnose, make_model_return, uncertainty, whole_pool
 from pspo.data import Dataset
 from pspo.dynamics.termination import KnownTermination
-from tests.algorithms.pspo.pspo_cases import f32, made_config, made_data, made_setup, start
+from tests.algorithms.pspo.pspo_cases import made_config, made_data, made_setup, start
+from tests.arrays import f32
 
 SCALE = 1.7  # the reward scale of the made-up normaliser
 
 
 def setup_that_moves(by: list[float], reward: list[float], terminated):
-    """Three members that move the first coordinate by a constant of their own, for a constant reward, without noise."""
+    """Three members that move the first coordinate by their own constant, for a constant reward, without noise."""
     setup = made_setup()
     pool = jax.tree.map(jnp.zeros_like, setup.arrays.pool)
     out = np.zeros((3, 6), np.float32)  # mean of (change, change, reward), then raw log-std

@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 
 from pspo.algorithms.pspo.improvement import Policies, improvement
+from pspo.algorithms.pspo.rollout import rollout_action
+from pspo.core.errors import UserError
 from tests.algorithms.pspo.pspo_cases import (
     COMPONENTS,
     critics_by_hand,
-    f32,
     made_config,
     made_policy,
+    made_setup,
     mlp_by_hand,
     start,
 )
+from tests.arrays import f32
 
 KEY, LAMBDA = jax.random.PRNGKey(3), 0.2
 NETS = Policies(made_policy(1), made_policy(2), made_policy(4))
@@ -42,9 +45,9 @@ def kl_by_hand(p, q) -> np.ndarray:
     return (w * (np.log(w / v) + each)).sum(axis=1)
 
 
-def by_hand(policy, alpha) -> SimpleNamespace:
-    """`alpha` is one number or one per state."""
-    half = np.asarray(jax.random.normal(KEY, (2, 1, len(FEATURES), COMPONENTS, 1)), np.float64)[:, 0, :, :, 0]
+def by_hand(policy, alpha, noise=1.0) -> SimpleNamespace:
+    """`alpha` is one number or one per state; without noise, actions are the means of the components."""
+    half = noise * np.asarray(jax.random.normal(KEY, (2, 1, len(FEATURES), COMPONENTS, 1)), np.float64)[:, 0, :, :, 0]
     weight, mean, std = mixture = mixture_by_hand(policy)
     x = mean + std * np.concatenate([half, -half])
     action = np.clip(1.02 * np.tanh(x), -1.0, 1.0)[..., None]
@@ -81,6 +84,30 @@ def test_loss_value_and_divergences_are_those_of_the_objective() -> None:
     assert float(found.kl_mu) == pytest.approx(expected.kl_mu.mean(), rel=1e-4)
     assert float(found.kl_target) == pytest.approx(expected.kl_target.mean(), rel=1e-4)
     np.testing.assert_allclose(found.q, expected.q, rtol=1e-3, atol=1e-4)
+
+
+def test_the_value_of_the_mode_has_no_noise() -> None:
+    config = made_config(improvement="gradient", value_of="mode", action_samples=4, alpha=0.3)
+    found, expected = step(config), by_hand(NETS.policy, 0.3, noise=0.0)
+    assert float(found.loss) == pytest.approx(expected.loss, rel=1e-4)
+    np.testing.assert_allclose(found.q[0], expected.q[0], rtol=1e-3, atol=1e-5)
+    assert np.abs(expected.q - by_hand(NETS.policy, 0.3).q).max() > 1e-3
+    np.testing.assert_allclose(found.soft, expected.expected - 0.3 * expected.kl_mu, rtol=1e-3, atol=1e-4)
+
+
+def test_the_value_of_the_mode_is_refused_with_weights() -> None:
+    with pytest.raises(UserError, match="improvement=gradient"):
+        made_config(value_of="mode")
+
+
+def test_rollouts_by_the_mode_have_no_noise() -> None:
+    obs = f32(np.random.default_rng(1).normal(size=(9, 2)))
+    setup, state = made_setup(), start()
+    modes = np.asarray(state.params.policy.unit_action(setup.norm.encode(obs)))
+    for fraction, least, most in ((0.0, 0.0, 0.0), (0.5, 0.1, 0.9), (1.0, 1.0, 1.0)):
+        config = made_config(mode_rollouts=fraction, reference_rollouts=0.0)
+        action = rollout_action(config, setup, state, obs, KEY)
+        assert least <= np.isclose(action, modes, atol=1e-6).mean() <= most
 
 
 def test_the_step_goes_along_the_gradient() -> None:

@@ -1,4 +1,4 @@
-"""Chunks of PSPO: the same seed gives the same bits, ablations do what they claim, and a checkpoint loses nothing."""
+"""Chunks of PSPO: a seed gives one policy bit for bit, ablations do what they claim, a checkpoint loses nothing."""
 
 from __future__ import annotations
 
@@ -9,15 +9,8 @@ import pytest
 from pspo.algorithms.pspo import algorithm as pspo
 from pspo.core import checkpoint
 from pspo.training.loop import compile_chunk
-from tests.algorithms.pspo.pspo_cases import (
-    assert_same_bits,
-    made_config,
-    made_data,
-    made_setup,
-    run_chunks,
-    same_bits,
-    start,
-)
+from tests.algorithms.pspo.pspo_cases import made_config, made_data, made_setup, run_chunks, start
+from tests.arrays import assert_equal_bits, equal_bits
 
 CHUNKS = 3
 
@@ -38,11 +31,11 @@ def without_beta():
     return start, run
 
 
-def test_the_same_seed_gives_the_same_bits_and_another_does_not(without_beta) -> None:
+def test_one_seed_gives_one_policy_bit_for_bit_and_another_does_not(without_beta) -> None:
     begin, run = without_beta
     first, again, other = (run(begin(seed), CHUNKS)[0] for seed in (0, 0, 1))
-    assert_same_bits(first, again)
-    assert not same_bits(first.params, other.params)
+    assert_equal_bits(first, again)
+    assert not equal_bits(first.params, other.params)
     assert int(first.step) == CHUNKS * 5
 
 
@@ -50,7 +43,7 @@ def test_beta_zero_is_the_uniform_posterior_bit_for_bit(without_beta) -> None:
     begin, run = without_beta
     state, metrics = run(begin(0), CHUNKS)
     uniform, uniform_metrics = run_chunks(made_config(posterior="uniform", beta=5.0), CHUNKS)
-    assert_same_bits(state, uniform)
+    assert_equal_bits(state, uniform)
     assert metrics == uniform_metrics
     assert all(row["posterior_entropy"] == pytest.approx(1.0, abs=1e-6) for row in metrics)
 
@@ -64,7 +57,7 @@ def test_the_other_ablations_stay_finite_and_leave_the_uniform_posterior(without
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
     assert {row["alpha"] for row in metrics} == {0.0}
     assert all(row["posterior_entropy"] < 1.0 - 1e-4 for row in metrics)
-    assert not same_bits(run(begin(0), CHUNKS)[0].params, state.params)
+    assert not equal_bits(run(begin(0), CHUNKS)[0].params, state.params)
 
 
 def test_a_state_from_a_checkpoint_continues_bit_for_bit(tmp_path, without_beta) -> None:
@@ -77,8 +70,8 @@ def test_a_state_from_a_checkpoint_continues_bit_for_bit(tmp_path, without_beta)
     assert found is not None
     step, loaded = found
     assert step == 5
-    assert_same_bits(loaded, half)
-    assert_same_bits(run(loaded, 2)[0], run(begin(0), 3)[0])
+    assert_equal_bits(loaded, half)
+    assert_equal_bits(run(loaded, 2)[0], run(begin(0), 3)[0])
 
 
 def test_chunks_of_one_length_are_compiled_once() -> None:

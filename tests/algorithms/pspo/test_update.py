@@ -18,7 +18,6 @@ from tests.algorithms.pspo.pspo_cases import (
     critics_by_hand,
     encode_by_hand,
     ends,
-    f32,
     log_density_by_hand,
     made_config,
     made_data,
@@ -28,6 +27,7 @@ from tests.algorithms.pspo.pspo_cases import (
     predict_by_hand,
     start,
 )
+from tests.arrays import f32
 
 CONFIG = made_config(beta=2.0, critic_lr=0.01, tau=0.25, policy_tau=0.125, lambda_lr=0.05)
 SETUP, DATA = made_setup(log_prior=(0.0, 1.0, -0.5)), made_data()

@@ -25,6 +25,7 @@ from pspo.core.cache import content_key, remember
 from pspo.core.config import Bounds
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser
+from pspo.data.scales import largest_states, std_or_one
 from pspo.dynamics.fit import is_trained, target_counts
 from pspo.dynamics.pool import pool_seed
 
@@ -64,7 +65,7 @@ class AnyStepConfig:
     """Seed of the model, shared by all runs on the same data; -1 takes the run's own seed."""
 
 
-class Steps(NamedTuple):
+class EncodedSteps(NamedTuple):
     """The dataset as the model takes it."""
 
     features: Array
@@ -84,9 +85,9 @@ class Sequences(NamedTuple):
     counts: Array | None
 
 
-def device_steps(dataset: Dataset, norm: Normaliser) -> Steps:
+def device_steps(dataset: Dataset, norm: Normaliser) -> EncodedSteps:
     counts = target_counts(dataset)
-    return Steps(
+    return EncodedSteps(
         features=jnp.asarray(norm.encode(dataset.obs)),
         action=jnp.asarray(np.clip(norm.unit_action(dataset.action), -1.0, 1.0)),
         obs=jnp.asarray(dataset.obs),
@@ -96,7 +97,7 @@ def device_steps(dataset: Dataset, norm: Normaliser) -> Steps:
     )
 
 
-def sequences(steps: Steps, ends: Array) -> Sequences:
+def sequences(steps: EncodedSteps, ends: Array) -> Sequences:
     """The windows that end at `ends` (lags, windows): index k - 1 is of lag k."""
     lags = ends.shape[0]
     old = jnp.maximum(ends - jnp.arange(lags)[:, None], 0)
@@ -124,7 +125,8 @@ def target_scale(dataset: Dataset, norm: Normaliser, windows: Windows) -> tuple[
         squares.append([*np.square(change).mean(0), np.square(reward).mean()])
     mean = np.mean(means, axis=0)
     std = np.sqrt(np.maximum(np.mean(squares, axis=0) - np.square(mean), 0.0))
-    return mean.astype(np.float32), np.where(std > 1e-6, std, 1.0).astype(np.float32)
+    largest = np.append(largest_states(dataset.obs, dataset.next_obs), np.abs(dataset.reward / norm.reward_scale).max())
+    return mean.astype(np.float32), std_or_one(std, largest).astype(np.float32)
 
 
 def random_ends(ends: Array, counts: Array, number: int, key: Array) -> Array:
@@ -140,7 +142,7 @@ class HoldoutScore(NamedTuple):
 
 
 @eqx.filter_jit
-def score_holdout(model: AnyStep, steps: Steps, ends: Array, counts: Array, obs_std: Array) -> HoldoutScore:
+def score_holdout(model: AnyStep, steps: EncodedSteps, ends: Array, counts: Array, obs_std: Array) -> HoldoutScore:
     """The model without dropout on windows: lag k on the first counts[k - 1] of `ends`."""
     sequence = sequences(steps, jnp.broadcast_to(ends, (counts.shape[0], ends.shape[0])))
     there = (jnp.arange(ends.shape[0]) < counts[:, None])[..., None]
@@ -160,7 +162,7 @@ def score_holdout(model: AnyStep, steps: Steps, ends: Array, counts: Array, obs_
     return HoldoutScore(average(square, weight), log_likelihood, jnp.sqrt(ahead), jnp.sqrt(no_change))
 
 
-class FitRecord(NamedTuple):
+class AnyStepRecord(NamedTuple):
     steps: int
     kept: HoldoutScore  # of the kept model
     curve: list[tuple[int, float, float]]  # step, training loss, mean error on the hold-out
@@ -168,7 +170,7 @@ class FitRecord(NamedTuple):
 
 def fit(
     dataset: Dataset, norm: Normaliser, config: AnyStepConfig, seed: int, progress: Callable[..., None]
-) -> tuple[AnyStep, FitRecord]:
+) -> tuple[AnyStep, AnyStepRecord]:
     """Adam on training windows; the score on the hold-out decides which model is kept and when to stop."""
     train, held = fit_windows(dataset, config, seed)
     steps = device_steps(dataset, norm)
@@ -177,14 +179,15 @@ def fit(
     rule = optax.adam(optax.cosine_decay_schedule(config.lr, config.steps))
     run = compile_fit(rule, max(config.batch // train.lags, 1), config.beta_nll)
     trained, fixed = eqx.partition(model, is_trained(model))
-    windows = jnp.asarray(train.ends), jnp.asarray(train.counts)
+    windows = {"ends": jnp.asarray(train.ends), "counts": jnp.asarray(train.counts)}
     opt, done, stale, curve = rule.init(trained), 0, 0, []
     common = min(train.lags, held.lags)  # lags that were trained and that the hold-out has windows of
     holdout = steps, jnp.asarray(held.ends), jnp.asarray(held.counts[:common]), jnp.asarray(norm.obs_std)
     best, kept, least = model, score_holdout(model, *holdout), np.inf
     while done < config.steps and stale < config.patience:
         count = min(config.evaluate_every, config.steps - done)
-        trained, opt, loss = run(trained, fixed, opt, steps, *windows, jax.random.fold_in(key, done), count)
+        drawn = jax.random.fold_in(key, done)
+        trained, opt, loss = run(trained, fixed, opt=opt, steps=steps, **windows, key=drawn, count=count)
         done += count
         model: AnyStep = eqx.combine(trained, fixed)
         now = score_holdout(model, *holdout)
@@ -194,7 +197,7 @@ def fit(
             best, kept, least, stale = model, now, error, 0
         curve.append((done, float(loss), error))
         progress(done, config.steps, {"hold-out error": least})
-    return best, FitRecord(done, kept, curve)
+    return best, AnyStepRecord(done, kept, curve)
 
 
 def fit_windows(dataset: Dataset, config: AnyStepConfig, seed: int) -> tuple[Windows, Windows]:
@@ -205,7 +208,8 @@ def fresh_model(
     key: Array, dataset: Dataset, norm: Normaliser, config: AnyStepConfig, mean: Array, std: Array
 ) -> AnyStep:
     inputs = norm.features + dataset.action_dim
-    return any_step(key, inputs, config.width, config.depth, config.blocks, config.dropout, mean, std)
+    sizes = {"inputs": inputs, "width": config.width, "depth": config.depth, "blocks": config.blocks}
+    return any_step(key, **sizes, dropout=config.dropout, target_mean=mean, target_std=std)
 
 
 def compile_fit(
@@ -214,7 +218,7 @@ def compile_fit(
     """(what is trained, its optimiser) -> the same after `count` steps on `windows` per lag, and the mean loss."""
 
     @eqx.filter_jit(donate="none")
-    def run(trained, fixed, opt, steps: Steps, ends: Array, counts: Array, key: Array, count: int):
+    def run(trained, fixed, *, opt, steps: EncodedSteps, ends: Array, counts: Array, key: Array, count: int):
         def step(carry, k):
             trained, opt = carry
             pick_key, drop_key = jax.random.split(k)
@@ -224,7 +228,13 @@ def compile_fit(
             def loss(part):
                 model = eqx.combine(part, fixed)
                 return any_step_loss(
-                    model, sequence.features, sequence.action, target, sequence.counts, exponent, drop_key
+                    model,
+                    features=sequence.features,
+                    action=sequence.action,
+                    target=target,
+                    counts=sequence.counts,
+                    exponent=exponent,
+                    key=drop_key,
                 )
 
             value, grads = jax.value_and_grad(loss)(trained)
@@ -254,7 +264,7 @@ def load_or_fit_any_step(
     return model, {**info, "key": key, "cached": cached}
 
 
-def _info(record: FitRecord) -> dict[str, Any]:
+def _info(record: AnyStepRecord) -> dict[str, Any]:
     """Plain lists under the report's names; "steps ahead" are lags, each predicted at once."""
     kept = record.kept
     known = bool(np.any(np.asarray(kept.no_change) > 0.0))  # without known next states there is nothing to show

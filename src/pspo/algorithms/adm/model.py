@@ -62,7 +62,15 @@ class AnyStep(eqx.Module):
 
 
 def any_step(
-    key: Array, inputs: int, width: int, depth: int, blocks: int, dropout: float, target_mean: Array, target_std: Array
+    key: Array,
+    *,
+    inputs: int,
+    width: int,
+    depth: int,
+    blocks: int,
+    dropout: float,
+    target_mean: Array,
+    target_std: Array,
 ) -> AnyStep:
     memory_key, block_key, head_key = jax.random.split(key, 3)
     targets = target_mean.shape[0]
@@ -79,7 +87,7 @@ def any_step(
 
 
 def any_step_loss(
-    model: AnyStep, features: Array, action: Array, target: Array, counts: Array | None, exponent: float, key: Array
+    model: AnyStep, *, features: Array, action: Array, target: Array, counts: Array | None, exponent: float, key: Array
 ) -> Array:
     """Gaussian likelihood: mean of (mean - y)^2 / var + log var over lags, windows and targets, plus the bounds' term.
 

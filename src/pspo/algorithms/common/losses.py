@@ -85,7 +85,14 @@ def sampled_target(
 
 
 def soft_or_cloning_loss(
-    policy: Any, critic: MLP, log_alpha: Array, features: Array, real_action: Array, noise: Array, cloning: Array | None
+    policy: Any,
+    critic: MLP,
+    *,
+    log_alpha: Array,
+    features: Array,
+    real_action: Array,
+    noise: Array,
+    cloning: Array | None,
 ) -> tuple[Array, Array]:
     """SAC's actor loss, or while `cloning` the same with the likelihood of real actions in place of Q; also log pi."""
     alpha = jnp.exp(log_alpha)

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from pspo.algorithms.common.discrete import Labels, labels_of, new_policy
 from pspo.algorithms.common.model_free import adam_by_part, descend
-from pspo.algorithms.common.sac import Agent, EncodedBatch, Params, Rule, fresh_agent, soft_step
+from pspo.algorithms.common.sac import Actor, Agent, EncodedBatch, Params, Rule, fresh_agent, soft_step
 from pspo.algorithms.common.settings import BatchConfig
 from pspo.core.config import Bounds
 from pspo.core.progress import Progress
@@ -34,6 +35,7 @@ from pspo.dynamics.quality import holdout_error
 from pspo.dynamics.termination import Termination, make_termination
 from pspo.envs.task import get_task
 from pspo.nets.actors import TanhGaussian
+from pspo.nets.categorical import CategoricalPolicy
 from pspo.nets.mlp import mlp, mlp_stack
 
 TERMINATION_WIDTH = 64  # of the classifier that learns where episodes end
@@ -68,7 +70,9 @@ class SoftConfig(SyntheticConfig):
     critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of the critics."""
     actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
-    """Learning rate of actor and temperature."""
+    """Learning rate of the actor."""
+    alpha_lr: Annotated[float, Bounds(0.0, 1.0)] = 0.0
+    """Learning rate of the temperature; 0 takes the actor's."""
     actor_decay: bool = False
     """Decay the actor's learning rate to zero along a cosine (ADM's authors, OfflineRL-Kit's COMBO)."""
     tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
@@ -100,6 +104,7 @@ class Setup(NamedTuple):
     norm: Normaliser  # of policy and critics
     model_norm: Normaliser  # of the models: the same for all algorithms, so that they can share a pool
     range: PredictionRange
+    labels: Labels | None = None  # of discrete actions
 
 
 class State(NamedTuple):
@@ -121,7 +126,8 @@ def prepare(config: Any, dataset: Dataset, seed: int, progress: Progress) -> tup
     elite = jnp.argsort(error)[: min(config.elites, config.model.pool)].astype(jnp.int32)
     terminated, termination_info = prepare_termination(config.termination, dataset, model_norm)
     info = info | {"elites": sorted(elite.tolist())}
-    setup = Setup(Arrays(pool.models, elite, terminated), norm, model_norm, prediction_range(dataset, model_norm))
+    limits, labels = prediction_range(dataset, model_norm), labels_of(dataset, norm)
+    setup = Setup(Arrays(pool.models, elite, terminated), norm, model_norm, limits, labels)
     return setup, {"pool": info, "reward": "learned", **termination_info}
 
 
@@ -173,18 +179,23 @@ def store(buffer: Buffer, transitions: Transitions, happened: Array) -> tuple[Bu
 
 def optimiser(config: SoftConfig) -> optax.GradientTransformation:
     actor = optax.cosine_decay_schedule(config.actor_lr, config.steps) if config.actor_decay else config.actor_lr
-    return adam_by_part(Params(actor, config.critic_lr, config.actor_lr))  # pyright: ignore[reportArgumentType]
+    return adam_by_part(Params(actor, config.critic_lr, config.alpha_lr or config.actor_lr))  # pyright: ignore[reportArgumentType]
 
 
-def rule(config: SoftConfig, action_dim: int) -> Rule:
-    goal = config.entropy_goal * action_dim
+def rule(config: SoftConfig, columns: int) -> Rule:
+    goal = config.entropy_goal * columns
     return Rule(optimiser(config), config.gamma, config.tau, goal, config.adapt_alpha)
 
 
-def fresh_params(config: SoftConfig, norm: Normaliser, action_dim: int, key: Array) -> Params:
+def fresh_params(
+    config: SoftConfig, norm: Normaliser, action_dim: int, key: Array, labels: Labels | None = None
+) -> Params:
     actor_key, critic_key = jax.random.split(key)
     inputs, hidden = norm.features, [config.width] * config.depth
-    actor = TanhGaussian(mlp(actor_key, [inputs, *hidden, 2 * action_dim], "relu", init="keras"), -20.0, 2.0)
+    if labels:
+        actor = new_policy(actor_key, norm, labels, config.width, config.depth, activation="relu", init="keras")
+    else:
+        actor = TanhGaussian(mlp(actor_key, [inputs, *hidden, 2 * action_dim], "relu", init="keras"), -20.0, 2.0)
     critic = mlp_stack(critic_key, 2, [inputs + action_dim, *hidden, 1], activation="relu", init="keras")
     return Params(actor, critic, jnp.log(jnp.float32(config.alpha)))
 
@@ -195,11 +206,11 @@ def fresh_buffer(config: SyntheticConfig, data: DeviceDataset) -> Buffer:
 
 def init(config: SoftConfig, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, net_key = jax.random.split(key)
-    params = fresh_params(config, setup.norm, data.transitions.action.shape[-1], net_key)
+    params = fresh_params(config, setup.norm, data.transitions.action.shape[-1], net_key, setup.labels)
     return State(fresh_agent(params, optimiser(config)), fresh_buffer(config, data), key, jnp.int32(0))
 
 
-def clone_behaviour(
+def fit_bc(
     *,
     actor: TanhGaussian,
     norm: Normaliser,
@@ -232,7 +243,8 @@ def soft_update(
     mix_key, step_key = jax.random.split(key)
     batch = mixed(buffer, real, config.real_ratio, mix_key)
     encoded = EncodedBatch(batch, norm.encode(batch.obs), norm.encode(batch.next_obs))
-    return soft_step(rule(config, batch.action.shape[-1]), agent, encoded, step_key)
+    columns = 1 if isinstance(agent.params.actor, CategoricalPolicy) else batch.action.shape[-1]
+    return soft_step(rule(config, columns), agent, encoded, step_key)
 
 
 def update(
@@ -243,5 +255,5 @@ def update(
     return state._replace(agent=agent, step=state.step + 1), metrics
 
 
-def policies(state: Any) -> dict[str, TanhGaussian]:
+def policies(state: Any) -> dict[str, Actor]:
     return {"policy": state.agent.params.actor}

@@ -9,6 +9,7 @@ import jax
 import optax
 from jax import Array
 
+from pspo.algorithms.common.discrete import Labels, labels_of
 from pspo.algorithms.common.settings import BatchConfig
 from pspo.core.progress import Progress
 from pspo.data.batches import DeviceDataset, Transitions, sample_transitions
@@ -23,11 +24,13 @@ class Setup(NamedTuple):
 
     arrays: tuple[()]
     norm: Normaliser
+    labels: Labels | None = None  # of discrete actions
 
 
 def prepare(config: BatchConfig, dataset: Dataset, seed: int, progress: Progress) -> tuple[Setup, dict[str, Any]]:
     """The normaliser of this configuration; there is nothing to fit."""
-    return Setup((), normaliser_in(dataset, config.states, config.rewards, config.gamma)), {}
+    norm = normaliser_in(dataset, config.states, config.rewards, config.gamma)
+    return Setup((), norm, labels_of(dataset, norm)), {}
 
 
 def draw(config: BatchConfig, data: DeviceDataset, key: Array) -> Transitions:

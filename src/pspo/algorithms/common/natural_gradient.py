@@ -35,7 +35,7 @@ def discounted_sums(x: Array, alive: Array, discount: float) -> Array:
 
 
 def advantages(
-    reward: Array, value: Array, next_value: Array, terminal: Array, alive: Array, gamma: float, trace: float
+    *, reward: Array, value: Array, next_value: Array, terminal: Array, alive: Array, gamma: float, trace: float
 ) -> Array:
     """GAE(gamma, lambda) (Schulman et al. 2016, Eq. 16): sums of the errors r + gamma V(s') - V(s), by gamma lambda.
 

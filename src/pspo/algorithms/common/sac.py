@@ -14,16 +14,20 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from pspo.algorithms.common.discrete import all_actions
 from pspo.algorithms.common.losses import bellman_target, q_values, soft_actor_loss, td_loss, temperature_loss
 from pspo.data.batches import Transitions
 from pspo.nets.actors import TanhGaussian
+from pspo.nets.categorical import CategoricalPolicy
 from pspo.nets.mlp import MLP, moving_average
+
+Actor = TanhGaussian | CategoricalPolicy
 
 
 class Params(NamedTuple):
     """What gradients move."""
 
-    actor: TanhGaussian
+    actor: Actor
     critic: MLP  # two or more, stacked
     log_alpha: Array
 
@@ -60,15 +64,29 @@ def fresh_agent(params: Params, optimiser: optax.GradientTransformation) -> Agen
 
 def soft_target(params: Params, target_critic: MLP, encoded: EncodedBatch, noise: Array, gamma: float) -> Array:
     """r + gamma (min_j Q'_j(s', a') - alpha log pi(a'|s')), a' ~ pi(.|s'); nothing follows a terminal (Eqs. 3, 5)."""
-    action, log_prob = params.actor.sample(encoded.next_features, noise)
-    soft = q_values(target_critic, encoded.next_features, action).min(0) - jnp.exp(params.log_alpha) * log_prob
+    q, log_prob = lowest_q(params.actor, target_critic, encoded.next_features, noise)
+    soft = q - jnp.exp(params.log_alpha) * log_prob
     return bellman_target(encoded.batch.reward, encoded.batch.terminal, soft, gamma)
 
 
-def actor_loss(actor: TanhGaussian, critic: MLP, alpha: Array, features: Array, noise: Array) -> tuple[Array, Array]:
+def actor_loss(actor: Actor, critic: MLP, alpha: Array, features: Array, noise: Array) -> tuple[Array, Array]:
     """alpha log pi(a|s) - min_j Q_j(s, a) at reparameterised actions (Eq. 9); also log pi itself."""
+    q, log_prob = lowest_q(actor, critic, features, noise)
+    return soft_actor_loss(log_prob, q, alpha), log_prob
+
+
+def lowest_q(actor: Actor, critic: MLP, features: Array, noise: Array) -> tuple[Array, Array]:
+    """min_j Q_j(s, a) and log pi(a|s) at a reparameterised action.
+
+    Discrete actions need no noise: both are exact expectations over a ~ pi (Christodoulou 2019, "Soft Actor-Critic for
+    Discrete Action Settings", Eqs. 10 and 12).
+    """
+    if isinstance(actor, CategoricalPolicy):
+        policy, labels = actor(features), actor.action_dim
+        q = q_values(critic, features, all_actions(labels, features.shape[0])).min(0).T
+        return policy.mean(q), -policy.entropy()
     action, log_prob = actor.sample(features, noise)
-    return soft_actor_loss(log_prob, q_values(critic, features, action).min(0), alpha), log_prob
+    return q_values(critic, features, action).min(0), log_prob
 
 
 Penalty = Callable[[MLP, Array], tuple[Array, dict[str, Array]]]

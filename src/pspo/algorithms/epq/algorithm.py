@@ -89,6 +89,8 @@ class Config(BatchConfig):
     """n: actions of each of the three kinds in the log-sum-exp."""
     cloning_steps: Annotated[int, Bounds(0, 1_000_000_000)] = 10_000
     """Iterations of behaviour cloning at the start."""
+    cloning_lr: Annotated[float, Bounds(0.0, 1.0)] = 0.0
+    """Learning rate of the actor in these iterations; 0 takes `actor_lr`."""
     critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of the critics."""
     actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
@@ -163,7 +165,12 @@ def draw(config: Config, data: DeviceDataset, key: Array) -> Batch:
 
 
 def optimiser(config: Config) -> optax.GradientTransformation:
-    return adam_by_part(Params(config.actor_lr, config.critic_lr, config.actor_lr, config.actor_lr))  # pyright: ignore[reportArgumentType]
+    actor = config.actor_lr
+    if config.cloning_lr and config.cloning_steps:
+        actor = optax.piecewise_constant_schedule(
+            config.cloning_lr, {config.cloning_steps: config.actor_lr / config.cloning_lr}
+        )
+    return adam_by_part(Params(actor, config.critic_lr, config.actor_lr, config.actor_lr))  # pyright: ignore[reportArgumentType]
 
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
@@ -243,7 +250,13 @@ def update(
         gaps = pushed_down(moving.critic, features, sampled) - real_q
         push = config.conservatism * (push_weight * gaps).mean(-1).sum()
         actor, log_prob = soft_or_cloning_loss(
-            moving.actor, old.critic, old.log_alpha, features, real.action, noise.action, cloning
+            moving.actor,
+            old.critic,
+            log_alpha=old.log_alpha,
+            features=features,
+            real_action=real.action,
+            noise=noise.action,
+            cloning=cloning,
         )
         temperature = temperature_loss(moving.log_alpha, log_prob, real.action.shape[-1])
         behaviour = vae_loss(moving.vae, features, real.action, noise.encoded)

@@ -24,6 +24,7 @@ from pspo.core.config import Bounds
 from pspo.core.errors import Diverged, UserError
 from pspo.core.files import digest
 from pspo.core.progress import Progress
+from pspo.core.trees import Expected
 from pspo.data.dataset import Dataset
 from pspo.data.neighbours import Neighbourhoods, chunks, neighbourhoods
 from pspo.data.normalise import Normaliser
@@ -229,7 +230,7 @@ def load_or_find_neighbours(
         )
         return near, {"spacing": spacing, "neighbours": near.others}
 
-    shapes: Any = (jax.ShapeDtypeStruct((size,), jnp.int32) for size in (dataset.size, None))
+    shapes: Any = (Expected((size,), np.dtype(np.int32)) for size in (dataset.size, None))
     like = Neighbourhoods(*shapes)
     near, info, cached = remember(key, lambda: like, make)
     return Neighbourhoods(*map(np.asarray, near)), info | {"key": key, "cached": cached}

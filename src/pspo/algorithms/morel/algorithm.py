@@ -134,7 +134,7 @@ def require_short_rollouts(config: Config) -> None:
 def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Setup, dict[str, Any]]:
     """Models, termination rule, first states of episodes and the threshold; with information for the report."""
     require_short_rollouts(config)
-    (shared, norm, model_norm, within), info = model_based.prepare(config, dataset, seed, progress)
+    (shared, norm, model_norm, within, _), info = model_based.prepare(config, dataset, seed, progress)
     pool = shared.pool.take(shared.elite)
     disc = dataset_disagreement(dataset, model_norm, pool)
     threshold = halting_threshold(config, disc)
@@ -154,7 +154,7 @@ def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State
 
 
 def pessimistic_step(
-    config: Config, env: ModelEnv, threshold: Array, policy: LinearGaussian, member: Array, obs: Array, key: Array
+    obs: Array, key: Array, *, config: Config, env: ModelEnv, threshold: Array, policy: LinearGaussian, member: Array
 ) -> tuple[Array, Paths]:
     """One step of each path: what its member expects, unless the members disagree too much about it."""
     drawn = policy.draw(env.norm.encode(obs), key)
@@ -180,7 +180,8 @@ def roll(config: Config, setup: Setup, policy: LinearGaussian, anywhere: Array, 
     arrays = setup.arrays
     member = jnp.repeat(jnp.arange(arrays.pool.size), config.paths)
     starts = start_states(config, arrays.starts, anywhere, start_key)
-    step: Any = partial(pessimistic_step, config, setup.model_env, arrays.threshold, policy, member)
+    fixed = {"config": config, "env": setup.model_env, "threshold": arrays.threshold}
+    step: Any = partial(pessimistic_step, **fixed, policy=policy, member=member)
     paths: Any = rollout(step, starts, member.size, config.rollout_horizon, roll_key)
     return paths
 
@@ -189,7 +190,7 @@ def roll(config: Config, setup: Setup, policy: LinearGaussian, anywhere: Array, 
 
 
 def halting_step(
-    config: Config, env: ModelEnv, threshold: Array, lowest: Array, actor: TanhGaussian, obs: Array, key: Array
+    obs: Array, key: Array, *, config: Config, env: ModelEnv, threshold: Array, lowest: Array, actor: TanhGaussian
 ) -> tuple[Array, Transitions]:
     """One step of rollouts: the policy's action, a random member's outcome; a halt is terminal and pays `lowest`."""
     k_action, k_member, k_noise = jax.random.split(key, 3)
@@ -210,7 +211,8 @@ def begin_chunk(
         return state, None, {}
     key, roll_key = jax.random.split(state.key)
     lowest, actor = data.transitions.reward.min(), state.agent.params.actor
-    step = partial(halting_step, config, setup.model_env, setup.arrays.threshold, lowest, actor)
+    fixed: dict[str, Any] = {"config": config, "env": setup.model_env, "threshold": setup.arrays.threshold}
+    step = partial(halting_step, **fixed, lowest=lowest, actor=actor)
     buffer, metrics = refresh(config, data, state.buffer, step, roll_key)
     return state._replace(buffer=buffer, key=key), None, metrics
 

@@ -110,15 +110,13 @@ def init(config: Any, norm: Normaliser, data: DeviceDataset, key: Array) -> Stat
     columns, width = data.transitions.action.shape[-1], config.baseline_width
     net = mlp(policy_key, [norm.features, *[config.width] * config.depth, columns], "tanh", last_scale=0.01)
     policy = LinearGaussian(net, jnp.full(columns, config.log_std, jnp.float32))
-    policy = clone_behaviour(config, norm, data, policy, cloning_key)
+    policy = fit_bc(config, norm, data, policy, cloning_key)
     baseline = mlp(baseline_key, [norm.features + TIME_POWERS.size, width, width, 1], "relu", init="torch")
     opt = optimiser(config).init(baseline)  # pyright: ignore[reportArgumentType]
     return State(policy, baseline, opt, key, jnp.int32(0))
 
 
-def clone_behaviour(
-    config: Any, norm: Normaliser, data: DeviceDataset, policy: LinearGaussian, key: Array
-) -> LinearGaussian:
+def fit_bc(config: Any, norm: Normaliser, data: DeviceDataset, policy: LinearGaussian, key: Array) -> LinearGaussian:
     """The policy with its mean fitted to the dataset's actions by least squares."""
     adam = optax.adam(config.cloning_lr)
 
@@ -146,7 +144,7 @@ def alive_first(alive: Array, key: Array) -> Array:
 
 
 def policy_step(
-    config: Any, policy: LinearGaussian, features: Array, action: Array, advantage: Array, alive: Array, order: Array
+    config: Any, policy: LinearGaussian, *, features: Array, action: Array, advantage: Array, alive: Array, order: Array
 ) -> tuple[LinearGaussian, Array]:
     """One natural step, and its KL divergence; all arrays are flat, `order` as `alive_first` gives it."""
     count = alive.sum()
@@ -167,7 +165,7 @@ def policy_step(
 
 
 def fit_baseline(
-    config: Any, baseline: MLP, opt: Any, inputs: Array, target: Array, count: Array, order: Array
+    config: Any, baseline: MLP, *, opt: Any, inputs: Array, target: Array, count: Array, order: Array
 ) -> tuple[MLP, Any, Array]:
     """An epoch of least squares over the `count` steps that happened, the first in `order`; also its mean loss."""
     batch = min(config.batch, order.size)
@@ -197,13 +195,31 @@ def improve(
     features = norm.encode(jnp.concatenate([paths.obs, paths.next_obs[-1:]]))  # and where the last step led
     inputs = baseline_inputs(features, horizon)
     value = state.baseline(inputs)[..., 0]
-    advantage = advantages(paths.reward, value[:-1], value[1:], paths.terminal, alive, config.gamma, config.gae)
+    advantage = advantages(
+        reward=paths.reward,
+        value=value[:-1],
+        next_value=value[1:],
+        terminal=paths.terminal,
+        alive=alive,
+        gamma=config.gamma,
+        trace=config.gae,
+    )
     flat = lambda part: part.reshape(alive.size, *part.shape[2:])  # noqa: E731
     order = alive_first(alive, key)
     weight = flat(whitened(advantage, alive))
-    policy, kl = policy_step(config, state.policy, flat(features[:-1]), flat(paths.action), weight, flat(alive), order)
+    policy, kl = policy_step(
+        config,
+        state.policy,
+        features=flat(features[:-1]),
+        action=flat(paths.action),
+        advantage=weight,
+        alive=flat(alive),
+        order=order,
+    )
     to_go = flat(discounted_sums(paths.reward, alive, config.gamma))
-    baseline, opt, loss = fit_baseline(config, state.baseline, state.opt, flat(inputs[:-1]), to_go, count, order)
+    baseline, opt, loss = fit_baseline(
+        config, state.baseline, opt=state.opt, inputs=flat(inputs[:-1]), target=to_go, count=count, order=order
+    )
     happened = lambda part: jnp.where(alive, part, 0.0).sum(0).mean()  # noqa: E731
     return State(policy, baseline, opt, state.key, state.step + 1), {
         "rollout_return": happened(paths.reward) * norm.reward_scale,

@@ -32,8 +32,15 @@ from pspo.algorithms.common.losses import bellman_target, q_values
 from pspo.algorithms.common.model_based import prepare_termination
 from pspo.algorithms.common.model_free import adam_by_part, begin_chunk, descend
 from pspo.algorithms.pmdb.config import Config
-from pspo.algorithms.pmdb.game import ModelPredictions, Units, follow, make_units, models_of, predict
-from pspo.algorithms.pmdb.values import Candidates, Gaussian, candidates, improved_log_weights, soft_value, temperature
+from pspo.algorithms.pmdb.game import SampledPredictions, Units, follow, make_units, models_of, predict
+from pspo.algorithms.pmdb.values import (
+    ActionGaussian,
+    Candidates,
+    candidates,
+    improved_log_weights,
+    soft_value,
+    temperature,
+)
 from pspo.core.errors import UserError
 from pspo.core.progress import Progress
 from pspo.data.batches import DeviceDataset, Transitions, sample_transitions
@@ -145,7 +152,7 @@ def state_values(
 ) -> list[Array]:
     """(V) at observations (..., obs_dim), by each of these pairs of critics on the same actions of pi and pi_ref."""
     features = setup.norm.encode(obs)
-    actor, reference = (Gaussian(*net.moments(features)) for net in (state.params.actor, state.reference))
+    actor, reference = (ActionGaussian(*net.moments(features)) for net in (state.params.actor, state.reference))
     noise = jax.random.normal(key, (config.action_samples, *actor.mean.shape))
     drawn = candidates(actor, reference, noise)
 
@@ -161,11 +168,13 @@ def candidates_at(
     config: Config, nets: tuple[TanhGaussian, ...], features: Array, real: Transitions, key: Array
 ) -> Candidates:
     """Actions at real states, then at game states: pi_ref's, and proposals around the real actions or of the policy."""
-    actor, reference = (Gaussian(*net.moments(features)) for net in nets)
+    actor, reference = (ActionGaussian(*net.moments(features)) for net in nets)
     real_x = jnp.arctanh(jnp.clip(real.action, -ACTION_MAX, ACTION_MAX))
     around = jnp.full_like(real_x, jnp.log(config.imitation_std))
     count = real_x.shape[0]
-    proposal = Gaussian(jnp.concatenate([real_x, actor.mean[count:]]), jnp.concatenate([around, actor.log_std[count:]]))
+    proposal = ActionGaussian(
+        jnp.concatenate([real_x, actor.mean[count:]]), jnp.concatenate([around, actor.log_std[count:]])
+    )
     noise = jax.random.normal(key, (config.action_samples, *proposal.mean.shape))
     return candidates(proposal, reference, noise)
 
@@ -191,7 +200,7 @@ class GameStep(NamedTuple):
     target: Array  # (batch,): the k-th lowest backup by the target critics
     mean_backup: Array  # (batch,): the mean of the backups
     rollouts: PersistentRollouts
-    predictions: ModelPredictions
+    predictions: SampledPredictions
 
 
 def play(config: Config, setup: Setup, state: State, action: Array, restart: Array, key: Array) -> GameStep:
@@ -233,7 +242,7 @@ def policy_loss(actor: TanhGaussian, features: Array, drawn: Candidates, log_wei
     Each column is weighted by its standard deviation (beta-NLL, exponent 0.5), or narrow ones would dominate. The slope
     of the tanh is left out: it does not depend on the policy.
     """
-    own = Gaussian(*actor.moments(features))
+    own = ActionGaussian(*actor.moments(features))
     std = jax.lax.stop_gradient(jnp.exp(own.log_std))
     log_prob = (std / std.mean(0) * own.log_prob(drawn.x)).sum(-1)
     return half_each(-(jnp.exp(log_weight) * log_prob).sum(0), real)
@@ -266,7 +275,7 @@ def update(
 
     grads, (loss_critic, loss_actor, q) = jax.grad(loss, has_aux=True)(old)
     params, opt = descend(optimiser(config), grads, state.opt, old)
-    kl = Gaussian(*old.actor.moments(features)).divergence(Gaussian(*state.reference.moments(features)))
+    kl = ActionGaussian(*old.actor.moments(features)).divergence(ActionGaussian(*state.reference.moments(features)))
     return State(
         params=params,
         target_critic=moving_average(state.target_critic, params.critic, config.tau),

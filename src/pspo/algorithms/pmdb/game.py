@@ -72,7 +72,7 @@ def stay_probability(norm: Normaliser, next_obs: Array) -> Array:
     return jnp.minimum(inside * (1.0 + np.exp(-EDGE)), 1.0).prod(-1)
 
 
-class ModelPredictions(NamedTuple):
+class SampledPredictions(NamedTuple):
     """What each model predicts after (s, a)."""
 
     next_obs: Array  # (draws, models, batch, obs_dim)
@@ -84,14 +84,14 @@ class ModelPredictions(NamedTuple):
         return self.reward + gamma * ((1.0 - self.end) * next_value).mean(0)
 
 
-def predict(env: ModelEnv, units: Units, obs: Array, action: Array, noise: Array) -> ModelPredictions:
+def predict(env: ModelEnv, units: Units, obs: Array, action: Array, noise: Array) -> SampledPredictions:
     """Predictions may leave the dataset's range, as the authors'; only counters and saturated columns are corrected."""
     predicted, reward = draw_next(env.model_norm, obs, env.predict(obs, action), noise)
     next_obs = env.range.reached(env.model_norm, predicted)
     ended = env.terminated(env.model_norm, obs, action, next_obs)
     end = jnp.where(ended, 1.0, 1.0 - stay_probability(env.model_norm, next_obs))
     reward = jnp.clip(reward * env.reward_unit - units.shift, units.reward_low, units.reward_high)
-    return ModelPredictions(next_obs, end, reward)
+    return SampledPredictions(next_obs, end, reward)
 
 
 def models_of(pool: Ensemble, drawn: Array) -> tuple[Ensemble, Array]:
@@ -102,7 +102,12 @@ def models_of(pool: Ensemble, drawn: Array) -> tuple[Ensemble, Array]:
 
 
 def follow(
-    rollouts: PersistentRollouts, predictions: ModelPredictions, member: Array, key: Array, restart: Array, horizon: int
+    rollouts: PersistentRollouts,
+    predictions: SampledPredictions,
+    member: Array,
+    key: Array,
+    restart: Array,
+    horizon: int,
 ) -> PersistentRollouts:
     """Every rollout to the first of its member's draws; those that end or reach the horizon restart from `restart`."""
     which = jnp.arange(member.shape[0])

@@ -15,7 +15,7 @@ from jax import Array
 from pspo.nets.policies import LOG_SQRT_2PI
 
 
-class Gaussian(NamedTuple):
+class ActionGaussian(NamedTuple):
     """A batch of Gaussians, (..., action_dim) each."""
 
     mean: Array
@@ -29,7 +29,7 @@ class Gaussian(NamedTuple):
         """Of each column."""
         return -0.5 * jnp.square((x - self.mean) * jnp.exp(-self.log_std)) - self.log_std - LOG_SQRT_2PI
 
-    def divergence(self, other: Gaussian) -> Array:
+    def divergence(self, other: ActionGaussian) -> Array:
         """KL(self || other), summed over columns."""
         ratio = jnp.exp(self.log_std - other.log_std)
         shift = (self.mean - other.mean) * jnp.exp(-other.log_std)
@@ -47,7 +47,7 @@ class Candidates(NamedTuple):
         return jnp.tanh(self.x)
 
 
-def candidates(proposal: Gaussian, reference: Gaussian, noise: Array) -> Candidates:
+def candidates(proposal: ActionGaussian, reference: ActionGaussian, noise: Array) -> Candidates:
     """log w_i = log pi_ref(a_i) - log proposal(a_i) for the proposal's, 0 for the reference policy's own."""
     count = noise.shape[0] // 2
     proposed, own = proposal.at(noise[:count]), reference.at(noise[count:])

@@ -15,6 +15,7 @@ Where the paper leaves a choice, ours is:
   measured KL(pi||pi') to epsilon.
 - beta acts on F divided by F's own running standard deviation between models (`f_unit`), so that one unit of beta is
   one nat between typical members on every task.
+- Discrete actions need no sampling: the sums over them are exact (discrete.py).
 What goes beyond the paper (`critic_value`, `box`, `clip_targets`, `kl_limit`, `visited`, ...) is off unless a preset
 names it. Equation numbers are those printed in the paper; labels of its source stand in the files of each step.
 """
@@ -33,11 +34,12 @@ from jax import Array
 
 from pspo.algorithms.common.behaviour import load_or_fit_reference
 from pspo.algorithms.pspo.config import Config
+from pspo.algorithms.pspo.discrete import by_sums
 from pspo.algorithms.pspo.evaluation import critic_loss, fit_to_returns, real_target, value_loss
 from pspo.algorithms.pspo.improvement import Improved, Policies, alpha_at, improvement
 from pspo.algorithms.pspo.posterior import Limits, PosteriorBackup, entropy, f_scale, likelihood_log_prior
 from pspo.algorithms.pspo.rollout import RolloutKeys, roll_out
-from pspo.algorithms.pspo.state import Arrays, Batch, Context, Params, Setup, State
+from pspo.algorithms.pspo.state import Arrays, Batch, Context, Params, PolicyNetwork, Setup, State
 from pspo.core.progress import Progress
 from pspo.data.batches import DeviceDataset, returns_known, sample_transitions
 from pspo.data.dataset import Dataset
@@ -47,10 +49,11 @@ from pspo.dynamics.pool import load_or_fit_pool
 from pspo.dynamics.prediction_range import data_box, prediction_range
 from pspo.dynamics.termination import make_termination
 from pspo.envs.task import get_task
+from pspo.nets.categorical import CategoricalPolicy
 from pspo.nets.mlp import MLP, mlp, mlp_stack, moving_average
-from pspo.nets.policies import MixturePolicy
 
 HEADLINE = ("posterior_entropy", "kl_mu", "critic_loss")
+UNUSED_IF_DISCRETE = ("action_samples", "improvement", "reference.components")
 LOG_LAMBDA_RANGE = (math.log(1e-5), math.log(1e3))
 REWARD_RANGE = (0.001, 0.999)  # quantiles: one freak reward should not widen the range of all values
 F_SCALE_RATE = 0.02  # the running standard deviation of F forgets its start within some hundred iterations
@@ -60,7 +63,8 @@ def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> 
     """Fit or load what training rests on: normaliser, models, mu, termination of rollouts; with a report of each."""
     norm = fit_normaliser(dataset, config.gamma)
     pool, pool_info = load_or_fit_pool(dataset, norm, config.model, seed, partial(progress, "dynamics pool"))
-    mu, mu_info = load_or_fit_reference(dataset, norm, config.reference, 0, partial(progress, "reference policy"))
+    show = partial(progress, "reference policy")
+    mu, mu_info = load_or_fit_reference(dataset, norm, config.reference, 0, show, config.gamma)
     rule = get_task(dataset.task).terminated if dataset.task else None
     terminated, info = make_termination(config.termination, dataset, rule, norm, config.width, 0)
     log_prior = jnp.zeros(config.model.pool)
@@ -162,7 +166,10 @@ def update(
     # Policy improvement inside the trust region (Eq. 9); it also gives the soft value of Eq. (8).
     nets = Policies(setup.arrays.reference, params.policy, state.target_policy)
     multiplier = jnp.exp(state.log_lambda)
-    improved = improvement(config, nets, state.target_critic, features, multiplier, k_actions)
+    if isinstance(params.policy, CategoricalPolicy):
+        improved = by_sums(config, nets, state.target_critic, features, multiplier)
+    else:
+        improved = improvement(config, nets, state.target_critic, features, multiplier, k_actions)
 
     # Policy evaluation (Eq. 8).
     def loss(nets: tuple[MLP, MLP]) -> tuple[Array, tuple[Array, Array]]:
@@ -209,7 +216,7 @@ def _metrics(
         "kl_mu": improved.kl_mu,
         "kl_mu_max": improved.kl_states.max(),
         "kl_target_policy": improved.kl_target,
-        "alpha": alpha_at(config, improved.kl_states, state.params.policy.action_dim).mean(),
+        "alpha": alpha_at(config, improved.kl_states, action_columns(state.params.policy)).mean(),
         "lambda": multiplier,
         "critic_loss": losses[0],
         "value_loss": losses[1],
@@ -220,6 +227,11 @@ def _metrics(
     }
 
 
-def policies(state: State) -> dict[str, MixturePolicy]:
+def action_columns(policy: PolicyNetwork) -> int:
+    """A discrete action is one column, however many labels it has."""
+    return 1 if isinstance(policy, CategoricalPolicy) else policy.action_dim
+
+
+def policies(state: State) -> dict[str, PolicyNetwork]:
     """The first is saved and deployed; the target policy is evaluated beside it."""
     return {"policy": state.params.policy, "target_policy": state.target_policy}

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pspo.algorithms.common.behaviour import ReferenceConfig
 from pspo.algorithms.common.settings import LoopConfig
 from pspo.core.config import Bounds
+from pspo.core.errors import UserError
 from pspo.dynamics.fit import ModelConfig
 
 
@@ -26,8 +27,8 @@ class Config(LoopConfig):
     """Ablation "average utilisation": uniform ignores F (the same as beta=0)."""
     reference_term: bool = True
     """Ablation "without regularisation": false drops mu from evaluation and improvement."""
-    value_of: Literal["optimum", "policy"] = "optimum"
-    """V(s): the soft optimum over actions of Eq. 8, or the present policy's own value with its KL cost."""
+    value_of: Literal["optimum", "policy", "mode"] = "optimum"
+    """V(s): the soft optimum of Eq. 8, or the present policy's value with its KL cost, with or without its noise."""
     improvement: Literal["weights", "gradient"] = "weights"
     """Step of Eq. 9: its closed form as weights of actions, or along its gradient (V is then the policy's)."""
     prior: Literal["uniform", "likelihood"] = "uniform"
@@ -56,6 +57,8 @@ class Config(LoopConfig):
     """Past rollout states that synthetic transitions start from; 0 takes the present states of the rollouts."""
     reference_rollouts: Annotated[float, Bounds(0.0, 1.0)] = 0.2
     """Fraction of rollout actions taken from mu, so that the critic keeps learning about its states."""
+    mode_rollouts: Annotated[float, Bounds(0.0, 1.0)] = 0.0
+    """Fraction of the policy's rollout actions taken without noise, as the policy is deployed."""
     termination: Literal["auto", "known", "learned", "none"] = "auto"
     """Termination of rollouts: the task's rule, a learned classifier, or none; auto: the rule if there is one."""
     box: Literal["none", "end"] = "none"
@@ -94,3 +97,7 @@ class Config(LoopConfig):
     """How fast lambda follows the measured KL; 0 keeps it fixed."""
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     reference: ReferenceConfig = dataclasses.field(default_factory=ReferenceConfig)
+
+    def __post_init__(self) -> None:
+        if self.value_of == "mode" and self.improvement != "gradient":
+            raise UserError("value_of=mode needs improvement=gradient: weights of sampled actions have no mode.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 from jax import Array
 from scipy.stats import spearmanr
 
+from pspo.algorithms.pspo.algorithm import LOG_LAMBDA_RANGE
 from pspo.algorithms.pspo.config import Config
 from pspo.algorithms.pspo.evaluation import q_values
 from pspo.algorithms.pspo.posterior import entropy
@@ -19,17 +21,17 @@ from pspo.algorithms.pspo.rollout import active_posterior, draw_members, follow
 from pspo.algorithms.pspo.state import Arrays, Context, Setup, State
 from pspo.data.batches import DeviceDataset, sample_transitions
 from pspo.data.dataset import Dataset
-from pspo.data.normalise import squash
 from pspo.dynamics.ensemble import model_inputs
 from pspo.dynamics.persistent_rollouts import PersistentRollouts
 
+METRIC_BOUNDS = {"lambda": (math.exp(LOG_LAMBDA_RANGE[0]), math.exp(LOG_LAMBDA_RANGE[1]))}
 MODEL_EPISODES = (32, 512)  # at least and at most: as many as MODEL_STEPS allow
 MODEL_STEPS = 32_000
 LONGEST_EPISODE = 1000
 UNCERTAINTY_STATES = 2000
 
 
-class Steps(NamedTuple):
+class ModelSteps(NamedTuple):
     """Episodes in the models, step by step; each (steps, episodes)."""
 
     obs: Array
@@ -41,27 +43,29 @@ class Steps(NamedTuple):
 def model_episodes(
     config: Config,
     setup: Setup,
-    state: State,
     *,
+    state: State,
     act: Callable[[Array, Array], Array],  # raw observations and a key -> unit actions
     starts: Array,
     horizon: int,
     key: Array,
-) -> Steps:
+) -> ModelSteps:
     """Episodes from `starts` in the whole pool, its members drawn from the posterior."""
     context = whole_pool(setup)
     count = starts.shape[0]
     which = jnp.arange(count)
 
-    def step(carry: tuple[PersistentRollouts, Array], k: Array) -> tuple[tuple[PersistentRollouts, Array], Steps]:
+    def step(carry: tuple[PersistentRollouts, Array], k: Array) -> tuple[tuple[PersistentRollouts, Array], ModelSteps]:
         rollouts, alive = carry
         k_backup, k_member = jax.random.split(k)
         action = act(rollouts.obs, jax.random.fold_in(k, 2))  # 0 and 1 are what split gives
-        backup = active_posterior(config, setup, context, state, rollouts.obs, action, k_backup)
+        backup = active_posterior(
+            config, setup, context=context, state=state, obs=rollouts.obs, action=action, key=k_backup
+        )
         member = draw_members(rollouts, backup, k_member, hold=config.redraw == "episode")
         reward = jnp.where(alive, backup.reward[member, which], 0.0)
         after = follow(rollouts, backup, member, rollouts.obs, horizon + 1)
-        return (after, alive & ~backup.done[0, member, which]), Steps(rollouts.obs, action, reward, alive)
+        return (after, alive & ~backup.done[0, member, which]), ModelSteps(rollouts.obs, action, reward, alive)
 
     rollouts = PersistentRollouts(starts, jnp.zeros(count, jnp.int32), jnp.zeros(count, jnp.int32))
     return jax.lax.scan(step, (rollouts, jnp.ones(count, bool)), jax.random.split(key, horizon))[1]
@@ -71,9 +75,9 @@ def model_return(config: Config, setup: Setup, state: State, starts: Array, hori
     """Model-estimated return: mean undiscounted return of the policy by its mode, in the dataset's units."""
 
     def act(obs: Array, _: Array) -> Array:
-        return squash(state.params.policy(setup.norm.encode(obs)).mode())
+        return state.params.policy.unit_action(setup.norm.encode(obs))
 
-    steps = model_episodes(config, setup, state, act=act, starts=starts, horizon=horizon, key=key)
+    steps = model_episodes(config, setup, state=state, act=act, starts=starts, horizon=horizon, key=key)
     return steps.reward.sum(0).mean() * setup.norm.reward_scale
 
 
@@ -116,12 +120,14 @@ def uncertainty(config: Config, setup: Setup, state: State, data: DeviceDataset,
     k_states, k_action, k_backup, k_next = jax.random.split(key, 4)
     norm, pool = setup.norm, setup.arrays.pool
     obs = sample_transitions(data, k_states, count).obs
-    action = squash(state.params.policy(norm.encode(obs)).sample(k_action, 1)[0])
-    posterior = active_posterior(config, setup, whole_pool(setup), state, obs, action, k_backup)
+    action = state.params.policy.unit_action(norm.encode(obs), k_action)
+    posterior = active_posterior(
+        config, setup, context=whole_pool(setup), state=state, obs=obs, action=action, key=k_backup
+    )
     weight = jnp.exp(posterior.log_weight)
 
     next_features = norm.encode(posterior.next_obs)
-    next_action = squash(state.params.policy(next_features).sample(k_next, 1)[0])
+    next_action = state.params.policy.unit_action(next_features, k_next)
     flat = next_features.reshape(-1, next_features.shape[-1]), next_action.reshape(-1, next_action.shape[-1])
     next_q = q_values(config, state.target_critic, *flat).reshape(posterior.done.shape)
     backup = posterior.reward + config.gamma * jnp.where(posterior.done, 0.0, next_q).mean(0)
@@ -146,6 +152,6 @@ def diagnose(
     def compute(arrays: Arrays, data: DeviceDataset, state: State, count: int) -> Uncertainty:
         return uncertainty(config, setup._replace(arrays=arrays), state, data, count, jax.random.PRNGKey(1))
 
-    found = jax.device_get(compute(setup.arrays, data, state, count=UNCERTAINTY_STATES))
-    correlation = float(spearmanr(found.uncertainty, found.td_target)[0])  # pyright: ignore[reportArgumentType]
-    return dict(found._asdict()), {"uncertainty_td_spearman": correlation}
+    arrays = jax.device_get(compute(setup.arrays, data, state, count=UNCERTAINTY_STATES))
+    correlation = float(spearmanr(arrays.uncertainty, arrays.td_target)[0])  # pyright: ignore[reportArgumentType]
+    return dict(arrays._asdict()), {"uncertainty_td_spearman": correlation}

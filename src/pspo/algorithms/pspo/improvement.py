@@ -9,7 +9,7 @@ pi ∝ mu^(alpha/(alpha+lambda)) pi'^(lambda/(alpha+lambda)) exp(Q/(alpha+lambda
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,15 +29,15 @@ MAX_RISE = 12.0  # in nats: by then mu alone decides
 class Policies(NamedTuple):
     """The three policies of Eq. (9)."""
 
-    mu: MixturePolicy
-    policy: MixturePolicy
-    target: MixturePolicy  # pi'
+    mu: Any  # all three are mixture policies, or for discrete actions categorical ones
+    policy: Any
+    target: Any  # pi'
 
 
 class Improved(NamedTuple):
     """The gradient step of the policy, and estimates from the sampled actions."""
 
-    grads: MixturePolicy
+    grads: Any
     loss: Array
     soft: Array  # (batch,): V(s)
     kl_states: Array  # (batch,): a bound of KL(pi||mu) at each state, exact for single Gaussians
@@ -79,7 +79,10 @@ def by_gradient(
     one, which a gradient through the critic does not have.
     """
     mu, target = nets.mu(features), nets.target(features)
-    noise = antithetic_noise(key, -(-config.action_samples // 2), mu.mean)[:, 0]
+    if config.value_of == "mode":
+        noise = jnp.zeros((1, *mu.mean.shape))  # the deployed action has none
+    else:
+        noise = antithetic_noise(key, -(-config.action_samples // 2), mu.mean)[:, 0]
 
     def objective(policy: MixturePolicy) -> tuple[Array, tuple[Array, ...]]:
         mixture = policy(features)

@@ -15,7 +15,6 @@ from pspo.algorithms.pspo.config import Config
 from pspo.algorithms.pspo.evaluation import q_values
 from pspo.algorithms.pspo.posterior import PosteriorBackup, posterior_backup
 from pspo.algorithms.pspo.state import Context, Setup, State
-from pspo.data.normalise import squash
 from pspo.dynamics.persistent_rollouts import PersistentRollouts, advance, antithetic_noise
 
 
@@ -37,7 +36,7 @@ class RolloutKeys(NamedTuple):
 
 
 def active_posterior(
-    config: Config, setup: Setup, context: Context, state: State, obs: Array, action: Array, key: Array
+    config: Config, setup: Setup, *, context: Context, state: State, obs: Array, action: Array, key: Array
 ) -> PosteriorBackup:
     """Backups of the active models at (s, a), weighted by Eq. (4) with beta in the configured unit of F."""
     unit = state.f_scale if config.f_unit == "std" else 1.0
@@ -67,13 +66,16 @@ def model_noise(config: Config, obs: Array, key: Array) -> Array:
 
 
 def rollout_action(config: Config, setup: Setup, state: State, obs: Array, key: Array) -> Array:
-    """Unit actions of rollouts: the policy's, a fraction of them mu's."""
+    """Unit actions of rollouts: the policy's, a fraction of them its modes, and a fraction mu's."""
     k_policy, k_mu, k_which = jax.random.split(key, 3)
     features = setup.norm.encode(obs)
-    own = state.params.policy(features).sample(k_policy, 1)[0]
-    reference = setup.arrays.reference(features).sample(k_mu, 1)[0]
+    own = state.params.policy.unit_action(features, k_policy)
+    if config.mode_rollouts:
+        by_mode = jax.random.bernoulli(jax.random.fold_in(key, 3), config.mode_rollouts, (own.shape[0], 1))
+        own = jnp.where(by_mode, state.params.policy.unit_action(features), own)
+    reference = setup.arrays.reference.unit_action(features, k_mu)
     take_mu = jax.random.bernoulli(k_which, config.reference_rollouts, (own.shape[0], 1))
-    return squash(jnp.where(take_mu, reference, own))
+    return jnp.where(take_mu, reference, own)
 
 
 def draw_members(rollouts: PersistentRollouts, backup: PosteriorBackup, key: Array, hold: bool) -> Array:
@@ -105,7 +107,7 @@ def roll_out(
     """All rollouts one step ahead; synthetic states are where they were, or any of their past states (`visited`)."""
     visited, obs = state.visited, state.rollouts.obs
     action = rollout_action(config, setup, state, obs, keys.action)
-    backup = active_posterior(config, setup, context, state, obs, action, keys.backup)
+    backup = active_posterior(config, setup, context=context, state=state, obs=obs, action=action, key=keys.backup)
     member = draw_members(state.rollouts, backup, keys.member, hold=config.redraw == "episode")
     rollouts = follow(state.rollouts, backup, member, restart, config.rollout_horizon)
     if config.visited:
@@ -113,5 +115,5 @@ def roll_out(
         k_visit, k_action, k_backup = jax.random.split(keys.visited, 3)
         visited, obs = visit(state, k_visit)
         action = rollout_action(config, setup, state, obs, k_action)
-        backup = active_posterior(config, setup, context, state, obs, action, k_backup)
+        backup = active_posterior(config, setup, context=context, state=state, obs=obs, action=action, key=k_backup)
     return Synthetic(obs, action, backup, rollouts, visited)

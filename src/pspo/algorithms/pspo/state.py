@@ -13,14 +13,17 @@ from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.persistent_rollouts import PersistentRollouts
 from pspo.dynamics.prediction_range import PredictionRange
 from pspo.dynamics.termination import Termination
+from pspo.nets.categorical import CategoricalPolicy
 from pspo.nets.mlp import MLP
 from pspo.nets.policies import MixturePolicy
+
+PolicyNetwork = MixturePolicy | CategoricalPolicy  # the second for discrete actions
 
 
 class Params(NamedTuple):
     """What gradients move."""
 
-    policy: MixturePolicy
+    policy: PolicyNetwork
     critic: MLP  # stacked
     value: MLP
 
@@ -30,7 +33,7 @@ class State(NamedTuple):
 
     params: Params
     target_critic: MLP
-    target_policy: MixturePolicy  # pi', the centre of the trust region
+    target_policy: PolicyNetwork  # pi', the centre of the trust region
     opt: Any
     log_lambda: Array  # of the trust-region multiplier
     f_scale: Array  # running standard deviation of F between models
@@ -45,7 +48,7 @@ class Arrays(NamedTuple):
 
     pool: Ensemble
     log_prior: Array  # (pool,)
-    reference: MixturePolicy  # mu
+    reference: PolicyNetwork  # mu
     terminated: Termination
 
 

@@ -55,7 +55,9 @@ class Config(BatchConfig):
     critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of the critics (and of the multiplier)."""
     actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
-    """Learning rate of actor and temperature."""
+    """Learning rate of the actor."""
+    alpha_lr: Annotated[float, Bounds(0.0, 1.0)] = 0.0
+    """Learning rate of the temperature; 0 takes the actor's."""
     tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target critics."""
 
@@ -89,7 +91,8 @@ class Noise(NamedTuple):
 
 
 def optimiser(config: Config) -> optax.GradientTransformation:
-    return adam_by_part(Params(config.actor_lr, config.critic_lr, config.actor_lr, config.critic_lr))  # pyright: ignore[reportArgumentType]
+    alpha_lr = config.alpha_lr or config.actor_lr
+    return adam_by_part(Params(config.actor_lr, config.critic_lr, alpha_lr, config.critic_lr))  # pyright: ignore[reportArgumentType]
 
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
@@ -144,7 +147,13 @@ def update(
         gaps = gap(moving.critic, features, real_q, sampled)
         push, multiplier = penalty(config, gaps, moving.log_multiplier)
         actor, log_prob = soft_or_cloning_loss(
-            moving.actor, old.critic, old.log_alpha, features, batch.action, noise.action, cloning
+            moving.actor,
+            old.critic,
+            log_alpha=old.log_alpha,
+            features=features,
+            real_action=batch.action,
+            noise=noise.action,
+            cloning=cloning,
         )
         temperature = temperature_loss(moving.log_alpha, log_prob, batch.action.shape[-1])
         return error + push + multiplier + actor + temperature, (error, gaps, actor, log_prob, real_q)
