@@ -16,7 +16,8 @@ from pspo.policies.onnx.export import input_contract
 from pspo.policies.onnx.graph import model_bytes
 from pspo.policies.onnx.runtime import OnnxPolicy
 from pspo.policies.policy import Policy, from_network
-from tests.algorithms.baseline_cases import f32, made_mlp
+from tests.algorithms.baseline_cases import made_mlp
+from tests.arrays import f32
 from tests.core.core_cases import HIGH, LOW, small_dataset
 
 METADATA = {"algo": "pspo", "dataset": "made up", "task": None, "seed": 3, "preset": "smoke", "step": 10}

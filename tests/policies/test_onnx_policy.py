@@ -18,6 +18,7 @@ from pspo.policies.onnx.runtime import OnnxPolicy
 from pspo.policies.policy import FILE_NAME, Policy
 from pspo.runs.export import export_policy
 from tests.policies.export_cases import ACT, OBS, exported, made_policy
+from tests.refusals import message_of
 
 POLICY = made_policy("mixture")
 STATE = [2.5, 3.0, 7.0]
@@ -96,12 +97,7 @@ def test_onnxruntime_alone_serves_it(out: Path) -> None:
 
 
 def refusal(path: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        OnnxPolicy.load(path)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert path.stem in message
-    return message
+    return message_of(OnnxPolicy.load, path, naming=path.stem)
 
 
 def rewrite(out: Path, change) -> None:

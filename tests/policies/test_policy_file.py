@@ -21,6 +21,7 @@ from pspo.nets.actors import act
 from pspo.policies.heads import mixture_moments
 from pspo.policies.policy import FILE_NAME, FORMAT, Policy, from_network, load_policy, to_network
 from tests.core.core_cases import HIGH, LOW, lively_network, small_norm
+from tests.refusals import message_of
 
 FACTS = {"algo": "pspo", "dataset": "made up", "task": None, "seed": 3, "preset": "smoke", "step": 10}
 NORM = small_norm()
@@ -179,13 +180,8 @@ def test_a_policy_acts_where_jax_cannot_be_imported(tmp_path) -> None:
     np.testing.assert_allclose(json.loads(done.stdout), POLICY([0.5, 2.0]), rtol=1e-6)
 
 
-def refusal(place: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        load_policy(place)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert str(place) in message
-    return message
+def refusal(path: Path) -> str:
+    return message_of(load_policy, path, naming=path)
 
 
 def test_damaged_foreign_and_absent_files_are_refused(tmp_path) -> None:

@@ -6,15 +6,16 @@ file is served with NumPy and safetensors alone, an exported one with NumPy and 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pspo.core.lazy import lazy_names
 
 _HOMES = {
-    "Policy": "pspo.policies.policy",
-    "load_policy": "pspo.policies.policy",
-    "from_network": "pspo.policies.policy",
-    "to_network": "pspo.policies.policy",
-    "OnnxPolicy": "pspo.policies.onnx.runtime",
+    "Policy": "policy",
+    "load_policy": "policy",
+    "from_network": "policy",
+    "to_network": "policy",
+    "OnnxPolicy": "onnx.runtime",
 }
 
 __all__ = ["OnnxPolicy", "Policy", "from_network", "load_policy", "to_network"]
@@ -23,8 +24,4 @@ if TYPE_CHECKING:
     from pspo.policies.onnx.runtime import OnnxPolicy
     from pspo.policies.policy import Policy, from_network, load_policy, to_network
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'pspo.policies' has no attribute '{name}'")
+__getattr__ = lazy_names(__name__, _HOMES)

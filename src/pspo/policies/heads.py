@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from pspo.data.normalise import squash
-from pspo.nets.bounds import FREE_LOG_STD_MAX, FREE_LOG_STD_MIN, LATENT_MAX, LOG_STD_MAX, LOG_STD_MIN, MEAN_MAX
+from pspo.nets.bounds import (
+    FREE_LOG_STD_MAX,
+    FREE_LOG_STD_MIN,
+    LATENT_MAX,
+    LOG_STD_MAX,
+    LOG_STD_MIN,
+    MASKED,
+    MEAN_MAX,
+)
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "silu": lambda h: h / (1.0 + np.exp(np.clip(-h, -80.0, 80.0))),  # the clip keeps exp from overflowing
@@ -100,6 +108,23 @@ def perturbed(fields: Fields, features: np.ndarray, rng: Noise) -> np.ndarray:
     return np.clip(imitated + fields["reach"] * moved, -1.0, 1.0)
 
 
+def categorical_logits(fields: Fields, features: np.ndarray) -> np.ndarray:
+    """(..., labels): MASKED where a label is not available."""
+    logits = fields["net"](features)
+    for label, feature, low, high in fields["mask"]:
+        values = features[..., int(feature)]
+        broken = (values < low) | (values > high)
+        logits[..., int(label)] = np.where(broken, MASKED, logits[..., int(label)])
+    return logits
+
+
+def categorical(fields: Fields, features: np.ndarray, rng: Noise) -> np.ndarray:
+    """One-hot: the most probable label, or a random one."""
+    logits = categorical_logits(fields, features)
+    drawn = logits if rng is None else logits + rng.gumbel(size=logits.shape)
+    return np.eye(logits.shape[-1], dtype=np.float32)[np.argmax(drawn, axis=-1)]
+
+
 def _noisy(mean: np.ndarray, log_std: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return (mean + np.exp(log_std) * rng.standard_normal(mean.shape)).astype(np.float32)
 
@@ -111,4 +136,5 @@ KINDS: dict[str, Callable[[Fields, np.ndarray, Noise], np.ndarray]] = {
     "linear-gaussian": linear_gaussian,
     "deterministic": deterministic,
     "perturbed": perturbed,
+    "categorical": categorical,
 }

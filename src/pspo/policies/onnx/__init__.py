@@ -5,13 +5,14 @@ Called by runs/export.py and cli. Names are imported when they are first used: r
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pspo.core.lazy import lazy_names
 
 _HOMES = {
-    "OnnxPolicy": "pspo.policies.onnx.runtime",
-    "contract_path": "pspo.policies.onnx.runtime",
-    "write_onnx": "pspo.policies.onnx.export",
+    "OnnxPolicy": "runtime",
+    "contract_path": "runtime",
+    "write_onnx": "export",
 }
 
 __all__ = ["OnnxPolicy", "contract_path", "write_onnx"]
@@ -20,8 +21,4 @@ if TYPE_CHECKING:
     from pspo.policies.onnx.export import write_onnx
     from pspo.policies.onnx.runtime import OnnxPolicy, contract_path
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'pspo.policies.onnx' has no attribute '{name}'")
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -7,6 +7,7 @@ differ by more: such states are counted.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from pspo.core.errors import UserError
+from pspo.data.encoder import Encoder
 from pspo.data.normalise import Normaliser
 from pspo.policies.policy import Policy, to_network
 
 TOLERANCE = 1e-5  # of the width between an action's bounds
 STATES = 1000  # of each kind
+UNSEEN_TEXT = "a text that no dataset has"
 SINGLES = 20  # of them are also passed one at a time
 FAR = 1e6  # standard deviations, or widths of the data's range: actions must still be finite and within bounds
 ROUNDING = 2.0**-22  # a few times float32's, because layers accumulate it
@@ -31,8 +34,14 @@ Exported = Callable[[np.ndarray], np.ndarray]
 
 def check(policy: Policy, exported: Exported) -> dict[str, Any]:
     """Largest differences relative to the action's range; raises UserError if one exceeds the tolerance."""
-    obs = states(policy.norm)
-    by_jax, by_numpy = _by_jax(policy, obs), policy(obs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of categories that are unseen, which are among the states
+        return _check(policy, exported)
+
+
+def _check(policy: Policy, exported: Exported) -> dict[str, Any]:
+    obs = raw_states(policy)
+    by_jax, by_numpy = _by_jax(policy, policy.encoded(obs)), policy(obs)
     if not (np.isfinite(by_jax).all() and np.isfinite(by_numpy).all()):
         raise UserError("this policy gives actions that are not finite, and cannot be exported: train it again.")
     actions, few = exported(obs), slice(None, None, len(obs) // SINGLES)
@@ -85,6 +94,29 @@ def states(norm: Normaliser) -> np.ndarray:
     return np.concatenate([near, inside, norm.snap(inside), corners]).astype(np.float32)
 
 
+def raw_states(policy: Policy) -> np.ndarray:
+    """The same in raw values, with categories that are unseen and values that are missing among them."""
+    near = states(policy.norm)
+    return near if policy.encoder is None else _raw(policy.encoder, near, np.random.default_rng(3))
+
+
+def _raw(encoder: Encoder, near: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """(states, raw columns): of the columns of the dataset, back to raw values; what they do not tell is random."""
+    columns, start = [], 0
+    for column in encoder.columns:
+        values: np.ndarray = near[:, start].astype(np.float64) + column.offset
+        if column.cyclic:
+            values = rng.uniform(0.0, 2e9, len(near))
+        if column.categories:
+            texts = np.array([*column.categories, UNSEEN_TEXT], dtype=object)
+            values = texts[rng.integers(0, len(texts), len(near))]
+        elif column.fill is not None:
+            values = np.where(rng.random(len(near)) < 0.2, np.nan, values)
+        columns.append(values)
+        start += column.width
+    return np.stack(columns, axis=-1)
+
+
 def _by_jax(policy: Policy, obs: np.ndarray) -> np.ndarray:
     import jax
 
@@ -116,9 +148,19 @@ def _in_doubles(policy: Policy, rng: np.random.Generator | None) -> Policy:
 def _require_sane_far_away(policy: Policy, exported: Exported) -> None:
     """Far outside the dataset actions stay within bounds, and a NaN is not hidden."""
     norm, sign = policy.norm, np.random.default_rng(2).choice([-1.0, 1.0], (STATES, policy.obs_dim))
-    far = exported(norm.obs_mean + sign * FAR * np.maximum(norm.obs_std, norm.obs_high - norm.obs_low))
+    away = norm.obs_mean + sign * FAR * np.maximum(norm.obs_std, norm.obs_high - norm.obs_low)
+    far = exported(away if policy.encoder is None else _raw(policy.encoder, away, np.random.default_rng(4)))
     if not ((far >= norm.action_low) & (far <= norm.action_high)).all():
         raise UserError("the exported graph leaves the action's bounds far from the data: please report this policy.")
-    undefined = exported(np.where(np.eye(policy.obs_dim, dtype=bool), np.nan, norm.obs_mean))
-    if not np.isnan(undefined).all():
+    if not np.isnan(exported(_with_a_nan(policy))).all():
         raise UserError("the exported graph hides a NaN in its input: please report this policy.")
+
+
+def _with_a_nan(policy: Policy) -> np.ndarray:
+    """States with a NaN in one column each, of those columns in which it is not a missing value to be filled."""
+    if policy.encoder is None:
+        return np.where(np.eye(policy.obs_dim, dtype=bool), np.nan, policy.norm.obs_mean)
+    usual = raw_states(policy)[:1].repeat(policy.raw_dim, axis=0)
+    undefined = [i for i, c in enumerate(policy.encoder.columns) if not c.categories and c.fill is None]
+    usual[undefined, undefined] = np.nan
+    return usual[undefined]

@@ -16,6 +16,8 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from pspo.data.normalise import ACTION_MARGIN, Normaliser
 from pspo.nets.bounds import MEAN_MAX
 from pspo.policies.heads import Fields, Net
+from pspo.policies.onnx.discrete import ACTION, LOGITS, PROBABILITIES, add_outputs
+from pspo.policies.onnx.encoding import TEXT_OPSET, encoded, graph_inputs
 from pspo.policies.onnx.runtime import INPUT, OUTPUT
 from pspo.policies.policy import Policy
 
@@ -26,53 +28,76 @@ class Graph:
     """Nodes and constants in the order they are added. Names are numbers, and reveal nothing about the user."""
 
     def __init__(self) -> None:
+        self.features = ""  # the output that holds them
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
 
     def __call__(self, operator: str, *inputs: str | np.ndarray | float, to: str = "", **attributes: Any) -> str:
         """Add a node; inputs are earlier outputs, or arrays and numbers stored as constants. Returns its output."""
         output = to or f"{operator}_{len(self.nodes)}"
+        if "to_type" in attributes:  # of a cast, whose attribute is called `to`
+            attributes["to"] = attributes.pop("to_type")
         names = [given if isinstance(given, str) else self._constant(given) for given in inputs]
         self.nodes.append(helper.make_node(operator, names, [output], **attributes))
         return output
 
     def _constant(self, value: np.ndarray | float) -> str:
         array = np.asarray(value)
-        array = np.ascontiguousarray(array, np.int64 if array.dtype.kind == "i" else np.float32).reshape(array.shape)
-        self.constants.append(numpy_helper.from_array(array, f"constant_{len(self.constants)}"))
+        kind = np.int64 if array.dtype.kind == "i" else np.float32
+        return self.store(np.ascontiguousarray(array, kind).reshape(array.shape))
+
+    def store(self, value: np.ndarray | np.float64) -> str:
+        """A constant in the type that it has."""
+        self.constants.append(numpy_helper.from_array(np.asarray(value), f"constant_{len(self.constants)}"))
         return self.constants[-1].name
+
+    def as_float32(self, given: str) -> str:
+        return self("Cast", given, to_type=TensorProto.FLOAT)
 
 
 def model_bytes(policy: Policy) -> bytes:
     """The whole policy; equal policies give equal bytes."""
     graph = Graph()
-    features = encode(graph, policy.norm)
-    unit = GRAPHS[policy.kind](graph, policy.fields, features)
-    from_unit(graph, policy.norm, unit)
+    graph.features = encode(graph, policy.norm, encoded(graph, policy.encoder))
+    if policy.discrete:
+        add_outputs(graph, policy, network(graph, policy.nets["net"], graph.features))
+    else:
+        unit = GRAPHS[policy.kind](graph, policy.fields, graph.features)
+        from_unit(graph, policy.norm, unit)
     made = helper.make_graph(
         graph.nodes,
         "policy",
-        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", policy.obs_dim])],
-        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", policy.action_dim])],
+        graph_inputs(policy.encoder, policy.obs_dim),
+        _outputs(policy),
         graph.constants,
     )
     opsets = [helper.make_opsetid("", OPSET)]
+    if policy.encoder is not None and policy.encoder.takes_texts:
+        opsets.append(TEXT_OPSET)
     model = helper.make_model(made, opset_imports=opsets, ir_version=IR_VERSION, producer_name="pspo")
     return model.SerializeToString(deterministic=True)
+
+
+def _outputs(policy: Policy) -> list[Any]:
+    wide = ["batch", policy.action_dim]
+    if not policy.discrete:
+        return [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, wide)]
+    others = [helper.make_tensor_value_info(name, TensorProto.FLOAT, wide) for name in (LOGITS, PROBABILITIES)]
+    return [helper.make_tensor_value_info(ACTION, TensorProto.INT64, ["batch"]), *others]
 
 
 # Observations to features
 
 
-def encode(graph: Graph, norm: Normaliser) -> str:
+def encode(graph: Graph, norm: Normaliser, obs: str = INPUT) -> str:
     """`Normaliser.encode`: z-scores, then the hats of all grid columns."""
-    scores = graph("Div", graph("Sub", INPUT, norm.obs_mean), norm.obs_std)
+    scores = graph("Div", graph("Sub", obs, norm.obs_mean), norm.obs_std)
     if not norm.grid_column.size:
         return scores
-    return graph("Concat", scores, _hats(graph, norm), axis=1)
+    return graph("Concat", scores, _hats(graph, norm, obs), axis=1)
 
 
-def _hats(graph: Graph, norm: Normaliser) -> str:
+def _hats(graph: Graph, norm: Normaliser, obs: str) -> str:
     """A hat is the rise on its left minus the rise on its right, each between 0 and 1: a matrix of 1, -1 and 0.
 
     The first point of a grid has no left, so that its constant is 1; points that repeat the last one have no hat.
@@ -81,7 +106,7 @@ def _hats(graph: Graph, norm: Normaliser) -> str:
     grids, width = points.shape
     gap = points[:, 1:] - points[:, :-1]
     column = np.repeat(np.asarray(norm.grid_column, np.int64), width - 1)
-    rise = graph("Sub", graph("Gather", INPUT, column, axis=1), points[:, :-1].reshape(-1))
+    rise = graph("Sub", graph("Gather", obs, column, axis=1), points[:, :-1].reshape(-1))
     rise = graph("Clip", graph("Div", rise, np.where(gap > 0, gap, 1.0).reshape(-1)), 0.0, 1.0)
     real = gap > 0  # whether the right one of two neighbours is a distinct point
     mixing, constant = np.zeros((grids, width - 1, grids, width)), np.zeros((grids, width))
@@ -150,8 +175,8 @@ def deterministic(graph: Graph, fields: Fields, features: str) -> str:
 def perturbed(graph: Graph, fields: Fields, features: str) -> str:
     """The decoder's first layer without the rows of the latent, which is zero."""
     decoder: Net = fields["decoder"]
-    seen = decoder.weights[0].shape[0] - fields["latent_dim"]
-    decoder = replace(decoder, weights=(decoder.weights[0][:seen], *decoder.weights[1:]))
+    obs_features = decoder.weights[0].shape[0] - fields["latent_dim"]
+    decoder = replace(decoder, weights=(decoder.weights[0][:obs_features], *decoder.weights[1:]))
     imitated = graph("Tanh", network(graph, decoder, features))
     move = graph("Tanh", network(graph, fields["net"], graph("Concat", features, imitated, axis=1)))
     return graph("Clip", graph("Add", imitated, graph("Mul", move, fields["reach"])), -1.0, 1.0)
