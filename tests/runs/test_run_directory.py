@@ -13,17 +13,13 @@ import pytest
 from pspo.core.errors import UserError
 from pspo.runs import directory as runs
 from pspo.runs.directory import Run, create, free_path, open_run, writing
+from tests.refusals import message_of
 
 FILES = {"config": {"algo": "pspo", "settings": {}}, "manifest": {"timings": {}}}
 
 
 def refusal(path: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        create(path, FILES)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert str(path) in message
-    return message
+    return message_of(create, path, FILES, naming=path)
 
 
 # Creation

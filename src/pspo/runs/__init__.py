@@ -6,17 +6,18 @@ cli.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pspo.core.lazy import lazy_names
 
 _HOMES = {
-    "Run": "pspo.runs.directory",
-    "create": "pspo.runs.directory",
-    "free_path": "pspo.runs.directory",
-    "open_run": "pspo.runs.directory",
-    "writing": "pspo.runs.directory",
-    "describe_machine": "pspo.runs.manifest",
-    "export_policy": "pspo.runs.export",
+    "Run": "directory",
+    "create": "directory",
+    "free_path": "directory",
+    "open_run": "directory",
+    "writing": "directory",
+    "describe_machine": "manifest",
+    "export_policy": "export",
 }
 
 __all__ = ["Run", "create", "describe_machine", "export_policy", "free_path", "open_run", "writing"]
@@ -26,8 +27,4 @@ if TYPE_CHECKING:
     from pspo.runs.export import export_policy
     from pspo.runs.manifest import describe_machine
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'pspo.runs' has no attribute '{name}'")
+__getattr__ = lazy_names(__name__, _HOMES)

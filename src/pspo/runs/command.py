@@ -12,5 +12,9 @@ def option_name(role: str) -> str:
 
 def source_words(columns: dict[str, Any] | None, task: str | None) -> list[list[str]]:
     """`columns` and `task` as words of a command line: lists of words that belong together."""
-    words = [[option_name(role), p if isinstance(p, str) else ",".join(p)] for role, p in (columns or {}).items()]
+    given = dict(columns or {})
+    discrete = given.pop("discrete", None)
+    words = [[option_name(role), p if isinstance(p, str) else ",".join(p)] for role, p in given.items()]
+    if discrete:
+        words.append(["--discrete" if "yes" in discrete else "--continuous"])
     return [*words, *([["--task", task]] if task else [])]

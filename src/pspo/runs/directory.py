@@ -6,6 +6,7 @@ metrics.jsonl    one line per chunk (metrics.csv is the same as a table)
 models.json      quality of the dynamics pool and of the reference policy
 diagnostics.safetensors  samples for the report's figures
 checkpoints/     the latest states, for `pspo resume`
+comparison.json  the policy beside the dataset: verdict, differences, coverage
 policy.safetensors, result.json, report.html
 """
 
@@ -25,6 +26,11 @@ from typing import Any
 from pspo.core.errors import UserError
 from pspo.core.files import read_json, write_atomic, write_json
 from pspo.core.renamed import new_metrics, new_settings
+from pspo.data.column_order import in_order_of
+from pspo.data.dataset import Dataset
+from pspo.data.encoder import Encoder, encoder_from_json
+from pspo.data.holdout import Holdout
+from pspo.policies.policy import FILE_NAME as POLICY_FILE
 from pspo.policies.policy import Policy, load_policy
 from pspo.runs.schema import metrics_row, require_shape
 
@@ -43,7 +49,7 @@ class Run:
         return self.path / "checkpoints"
 
     def read(self, name: str, *needed: str) -> dict[str, Any]:
-        """NAME.json: "config", "manifest", "models" or "result", under the names of this version.
+        """NAME.json: "config", "manifest", "models", "result" or "comparison", under the names of this version.
 
         Raises UserError if it lacks one of the `needed` keys.
         """
@@ -70,6 +76,27 @@ class Run:
         return (self.read("config").get("names") or {}).get(role, [])
 
     @property
+    def encoder(self) -> Encoder | None:
+        """What its raw columns became, where they are not the same; other data are encoded by it, too."""
+        stored = self.read("config").get("encoder")
+        try:
+            return None if stored is None else encoder_from_json(stored)
+        except (ValueError, TypeError) as problem:
+            path = self.path / "config.json"
+            raise UserError(f"the encoder in {path} cannot be used ({problem}): restore it.") from None
+
+    def in_own_order(self, dataset: Dataset) -> Dataset:
+        """The dataset with its columns in the order, by name, that the run was trained in, and with its labels."""
+        labels = self.read("config").get("action_labels", [])
+        return in_order_of(dataset, self.column_names("obs"), self.column_names("action"), labels)
+
+    @property
+    def holdout(self) -> Holdout | None:
+        """The part of the data that it was not trained on, if there is one."""
+        kept = self.read("config").get("holdout")
+        return Holdout(**kept) if kept else None
+
+    @property
     def policy(self) -> Policy:
         """The final policy."""
         return load_policy(self.path)
@@ -78,6 +105,11 @@ class Run:
     def finished(self) -> bool:
         """Whether there is a result."""
         return (self.path / "result.json").exists()
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to compute; a finished run that lost its policy gets it from the last checkpoint."""
+        return self.finished and (self.path / POLICY_FILE).exists()
 
     # Metrics
 
@@ -139,6 +171,32 @@ def create(path: str | Path, files: dict[str, Any]) -> Run:
         _remove_empty(made)
         raise
     return run
+
+
+def begun(path: Path) -> bool:
+    """Whether there is a run to resume. Removes what is left of one that was killed while its first files were written.
+
+    The lock comes first: another process may be writing these files right now.
+    """
+    if not (path / "config.json").exists():
+        return False
+    with _held(path):
+        if not (path / "config.json").exists() or (path / "manifest.json").exists():
+            return (path / "config.json").exists()
+        if others := [
+            entry.name for entry in path.iterdir() if not re.match(r"\.?(config|manifest)\.json", entry.name)
+        ]:
+            raise UserError(f"{path} has no manifest.json, but it has {others[0]}: restore it, or move the run away.")
+        for entry in list(path.iterdir()):
+            entry.unlink()
+    return False
+
+
+def discard(run: Run) -> None:
+    """Remove a run whose first step was refused: only what `create` wrote, and what was prepared."""
+    for name in ("models", "manifest", "config"):
+        (run.path / f"{name}.json").unlink(missing_ok=True)
+    _remove_empty([run.path])
 
 
 def _require_empty(run: Run) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pspo.core.errors import UserError
 from pspo.policies.onnx.export import write_onnx
 from pspo.policies.policy import Policy, load_policy
-from pspo.runs.directory import Run, open_run
+from pspo.runs.directory import open_run
 
 
 def export_policy(source: str | Path | Policy, out: str | Path) -> Path:
@@ -18,16 +18,10 @@ def export_policy(source: str | Path | Policy, out: str | Path) -> Path:
     """
     if isinstance(source, Policy):
         return write_onnx(source, Path(out))
-    run = _finished_run(Path(source))
-    names = (run.column_names("obs"), run.column_names("action")) if run else ((), ())
-    return write_onnx(load_policy(source), Path(out), *names)
+    _require_finished(Path(source))
+    return write_onnx(load_policy(source), Path(out))
 
 
-def _finished_run(path: Path) -> Run | None:
-    """The run at this path; None for a policy file, which knows no column names."""
-    if not (path / "config.json").exists():
-        return None
-    run = open_run(path)
-    if not run.finished:
+def _require_finished(path: Path) -> None:
+    if (path / "config.json").exists() and not open_run(path).finished:
         raise UserError(f"{path} is not finished: continue it with `pspo resume {path}`, then export it.")
-    return run

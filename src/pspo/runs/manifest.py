@@ -30,8 +30,8 @@ def describe_machine() -> dict[str, Any]:
 
 
 def _installed(names: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in names:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions

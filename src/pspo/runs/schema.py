@@ -45,8 +45,17 @@ def _is_pattern(value: Any) -> bool:
     return is_text(value) or list_of(is_text)(value)
 
 
+def _is_label(value: Any) -> bool:
+    """Of a discrete action."""
+    return is_text(value) or is_number(value)
+
+
 def _are_columns(value: Any) -> bool:
     return value is None or by_name(_is_pattern)(value)
+
+
+def _is_holdout(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) == {"fraction", "by"} and is_number(value["fraction"])
 
 
 def list_of(fits: Fits) -> Fits:
@@ -59,6 +68,11 @@ def with_keys(known: dict[str, Fits]) -> Fits:
     return lambda value: isinstance(value, dict) and all(k not in value or fits(value[k]) for k, fits in known.items())
 
 
+def with_all(known: dict[str, Fits]) -> Fits:
+    """A dictionary that has all of these keys, and they fit."""
+    return lambda value: isinstance(value, dict) and all(k in value and fits(value[k]) for k, fits in known.items())
+
+
 def or_none(fits: Fits) -> Fits:
     return lambda value: value is None or fits(value)
 
@@ -67,10 +81,27 @@ def _are_seconds(value: Any) -> bool:
     return by_name(is_number)(value) and all(seconds >= 0 for seconds in value.values())
 
 
+ACTION_NUMBERS = ("dataset_mean", "policy_mean", "mean_difference", "share_of_range", "higher", "lower")
+_is_interval = with_keys(dict.fromkeys(("value", "low", "high"), or_none(is_number)))
+_is_group = with_all(dict.fromkeys(("low", "high", "dataset", "policy", "share"), is_number))
+COMPARISON: dict[str, Fits] = {
+    **dict.fromkeys(("verdict", "basis", "headline", "quantity"), is_text),
+    "reasons": list_of(is_text),
+    "dataset": _is_interval,
+    "policy": or_none(_is_interval),
+    "compared_rows": is_count,
+    "obs_names": list_of(is_text),
+    "new_actions": or_none(is_number),
+    "actions": list_of(with_all({"name": is_text, **dict.fromkeys(ACTION_NUMBERS, is_number)})),
+    "by_state": list_of(
+        with_all({**dict.fromkeys(("action", "column"), is_text), "explained": is_number, "groups": list_of(_is_group)})
+    ),
+    "rows": list_of(with_all({"row": is_count, **dict.fromkeys(("obs", "dataset", "policy"), list_of(is_number))})),
+}
 RESULT_NUMBERS = (
     *("seconds", "episodes", "return_mean", "return_std", "return_stderr", "cvar10", "score", "score_stderr"),
     *("regret", "regret_stderr", "score_by_regret", "optimal_score", "uncertainty_td_spearman"),
-    *("model_episodes", "model_return", "target_policy_score", "posterior_entropy"),
+    *("model_episodes", "model_steps", "model_return", "dataset_return", "target_policy_score", "posterior_entropy"),
 )
 _are_numbers = or_none(list_of(is_any_number))
 MODEL_NUMBERS: dict[str, Fits] = {
@@ -86,11 +117,13 @@ SHAPES: dict[str, dict[str, Fits]] = {
         **dict.fromkeys(("seed", "episodes"), is_count),
         "task": or_none(is_text),
         "columns": _are_columns,
+        "holdout": or_none(_is_holdout),
         "names": by_name(list_of(is_text)),
+        "action_labels": list_of(_is_label),
         "settings": by_name(is_setting),
     },
     "manifest": {
-        **dict.fromkeys(("pspo", "python", "platform", "device", "algorithm", "data_hash"), is_text),
+        **dict.fromkeys(("pspo", "python", "platform", "device", "algorithm", "data_hash", "holdout_hash"), is_text),
         **dict.fromkeys(("seed", "cores", "threads"), is_count),
         "libraries": by_name(is_text),
         "timings": _are_seconds,
@@ -102,6 +135,7 @@ SHAPES: dict[str, dict[str, Fits]] = {
         "task": or_none(is_text),
         **dict.fromkeys(RESULT_NUMBERS, or_none(is_any_number)),
     },
+    "comparison": COMPARISON,
     "models": {
         "pool": or_none(with_keys(MODEL_NUMBERS)),
         "any_step": or_none(with_keys(MODEL_NUMBERS)),
