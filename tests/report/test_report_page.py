@@ -123,7 +123,7 @@ def test_own_data_with_hostile_names(tmp_path: Path):
     config = made_up.config(dataset=HOSTILE, task=None) | {"preset": HOSTILE, "algo": HOSTILE}
     config["settings"] = {HOSTILE: HOSTILE, "steps": 1000}
     rows = [{"step": s, HOSTILE: float(s), "model_return": 7.0 + s} for s in (1, 2, 3, 4)]
-    outcome = {"steps": 4, "seconds": 1.0, "model_return": 11.0}
+    outcome = {"steps": 4, "seconds": 1.0, "model_return": 11.0, "model_steps": 30, "dataset_return": 8.25}
     run = made_up.write_run(
         tmp_path / "run",
         config=config,
@@ -138,6 +138,8 @@ def test_own_data_with_hostile_names(tmp_path: Path):
     assert page.text.count(HOSTILE) > 5  # as text
     assert "policy’s true score is unknown" in page.text
     assert "the model-estimated return is 11.00; without a simulator it cannot be verified" in page.text
+    assert "plain sum of rewards over at most 30 steps, without discount or penalty; not verified" in page.text
+    assert re.search(r"The dataset’s own return\s*8\.25\s*of its episodes, in the same unit", page.text)
     assert "There is no diagnostics.safetensors" in page.text
     assert "There is no models.json" in page.text
     assert "passed from memory" in page.text
@@ -220,15 +222,10 @@ def test_a_damaged_file_is_noted_on_the_page(name: str, content: Any, note: str,
     assert "restore it or train again" in page.text
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), ValueError("x"), OSError("x")])
-def test_errors_from_reading_files_become_one_sentence(error: Exception, tmp_path: Path, monkeypatch):
-    run = made_up.write_run(tmp_path / "run")
-
-    def failing(_: str) -> None:
-        raise error
-
-    monkeypatch.setattr(contents, "metrics_row", failing)
-    with pytest.raises(UserError, match="cannot be shown, because its files are damaged"):
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path):
+    run = made_up.write_run(tmp_path / "run", metrics=None)
+    (run / "metrics.jsonl").mkdir()
+    with pytest.raises(UserError, match=r"cannot be shown, because a file cannot be read \(.*Is a directory.*metrics"):
         write_report(run)
 
 
@@ -244,10 +241,16 @@ def test_bugs_in_a_section_raise(error: type[Exception], tmp_path: Path, monkeyp
         write_report(run)
 
 
-def test_bugs_while_reading_raise(tmp_path: Path, monkeypatch):
+@pytest.mark.parametrize("error", [KeyError, ValueError, TypeError, AttributeError, IndexError])
+@pytest.mark.parametrize("part", ["metrics_row", "get_task", "_usable"])
+def test_bugs_while_reading_raise(error: type[Exception], part: str, tmp_path: Path, monkeypatch):
     run = made_up.write_run(tmp_path / "run")
-    monkeypatch.setattr(contents, "metrics_row", None)
-    with pytest.raises(TypeError, match="not callable"):
+
+    def buggy(*_: object) -> None:
+        raise error("a bug")
+
+    monkeypatch.setattr(contents, part, buggy)
+    with pytest.raises(error, match="a bug"):
         write_report(run)
 
 

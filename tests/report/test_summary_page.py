@@ -15,7 +15,7 @@ from pspo.core.errors import UserError
 from pspo.report.records import Record, Results, load, save
 from pspo.report.summary.page import SECTIONS, sections, summary, write_summary
 from pspo.report.summary.rendering import LATEX, as_latex, as_markdown
-from pspo.report.summary.section import Cell, Column, Section, Table
+from pspo.report.summary.section import Cell, Column, ReportTable, Section
 from pspo.report.write import write_reports
 from tests.report import summary_cases as cases
 from tests.report.reading import Page
@@ -210,7 +210,7 @@ def _words(cell: Cell) -> str:
 
 def test_the_best_is_bold_in_all_forms():
     row = [Cell("a"), Cell("1.0 ± 0.1", 1.0, best=True), Cell("−0.5", -0.5)]
-    table = Table("t", "T", [Column("*Name", "text"), Column("x"), Column("y")], [row])
+    table = ReportTable("t", "T", [Column("*Name", "text"), Column("x"), Column("y")], [row])
     assert "| a | **1.0 ± 0.1** | −0.5 |" in as_markdown(table)
     assert r"a & \textbf{1.0 $\pm$ 0.1} & $-$0.5 \\" in as_latex(table)
     assert r"{*}Name & x & y \\" in as_latex(table)

@@ -18,7 +18,7 @@ from pspo.report.summary.missing_runs import missing_runs_section
 from pspo.report.summary.overhead_table import overhead_section
 from pspo.report.summary.pessimism import compared, pessimism_section, training_curves
 from pspo.report.summary.score_table import scores_section
-from pspo.report.summary.section import Cell, Table
+from pspo.report.summary.section import Cell, ReportTable
 from pspo.report.summary.uncertainty import uncertainty_section
 from tests.report import summary_cases as cases
 
@@ -27,16 +27,16 @@ def plain(words: str) -> str:
     return " ".join(words.split())
 
 
-def shown(table: Table) -> list[list[str]]:
+def shown(table: ReportTable) -> list[list[str]]:
     return [[plain(cell.shown) for cell in row] for row in [*table.rows, *table.foot]]
 
 
-def scores(results: Results) -> Table:
+def scores(results: Results) -> ReportTable:
     (table,) = scores_section(results).tables
     return table
 
 
-def cell(table: Table, row: str, column: str, name_column: int = 0) -> Cell:
+def cell(table: ReportTable, row: str, column: str, name_column: int = 0) -> Cell:
     titles = [c.title for c in table.columns]
     (found,) = [r for r in [*table.rows, *table.foot] if r[name_column].shown == row]
     return found[titles.index(column)]

@@ -7,15 +7,16 @@ new figure is a module of run/ or summary/ and one row of the table SECTIONS in 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pspo.core.lazy import lazy_names
 
 _HOMES = {
-    "write_report": "pspo.report.run.page",
-    "write_summary": "pspo.report.summary.page",
-    "write_reports": "pspo.report.write",
-    "Record": "pspo.report.records",
-    "Results": "pspo.report.records",
+    "write_report": "run.page",
+    "write_summary": "summary.page",
+    "write_reports": "write",
+    "Record": "records",
+    "Results": "records",
 }
 
 __all__ = ["Record", "Results", "write_report", "write_reports", "write_summary"]
@@ -26,8 +27,4 @@ if TYPE_CHECKING:
     from pspo.report.summary.page import write_summary
     from pspo.report.write import write_reports
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'pspo.report' has no attribute '{name}'")
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -15,6 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from pspo.core.terminal import printable
+
 # Okabe and Ito's colours: distinct for colour-blind readers and in print.
 BLUE, VERMILION, GREEN, SKY, ORANGE, PURPLE = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#E69F00", "#CC79A7"
 INK, GREY, PALE, FAINT = "#222222", "#6b6b6b", "#adadad", "#c9c9c9"
@@ -43,6 +45,7 @@ STYLE: dict[Any, Any] = {
     "ytick.labelcolor": GREY,
     "text.color": INK,
     "lines.linewidth": 1.8,
+    "text.parse_math": False,  # a dollar in the name of a column is a dollar
     "svg.fonttype": "none",  # real text: small, sharp and searchable
     "svg.image_inline": True,
 }
@@ -52,6 +55,16 @@ styled = matplotlib.rc_context(STYLE)
 
 LABEL_GAP_POINTS = 12.0
 """Between the middles of two labels at the end of lines."""
+
+
+LONGEST_NAME = 26
+"""Characters of a name in a figure."""
+
+
+def plain(name: str) -> str:
+    """A name from elsewhere as one line without control characters, which SVG cannot hold, shortened to fit."""
+    name = printable(" ".join(name.split()))
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 @dataclass(frozen=True)

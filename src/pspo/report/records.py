@@ -109,13 +109,13 @@ def save(results: Results, folder: Path) -> Path:
 
 def load(path: Path) -> Results:
     """Read results.json, of this version or the one before; `path` is its folder or the file itself."""
-    place = path / FILE_NAME if path.is_dir() else path
-    content = with_new_names(read_json(place))
-    require_results(place, content)
+    file = path / FILE_NAME if path.is_dir() else path
+    content = with_new_names(read_json(file))
+    require_results(file, content)
     try:
         return Results(**content | {"records": [Record(**record) for record in content["records"]]})
     except TypeError:  # a key that neither version has, or one that is missing
-        raise UserError(f"{place} does not hold results of this version: run the experiment again.") from None
+        raise UserError(f"{file} does not hold results of this version: run the experiment again.") from None
 
 
 def from_run(path: Path, relative_to: Path, dataset: str = "", method: str = "", message: str = "") -> Record:

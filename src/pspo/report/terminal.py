@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pspo.core.terminal import console
+
 ROWS = (
     ("score", "normalised score", "score_stderr"),
     ("score_by_regret", "score by exact regret", None),
@@ -14,6 +16,7 @@ ROWS = (
     ("regret", "regret", "regret_stderr"),
     ("episodes", "episodes", None),
     ("model_return", "model-estimated return", None),
+    ("dataset_return", "  the dataset's own", None),
     ("posterior_entropy", "posterior entropy (1 = uniform)", None),
     ("steps", "iterations", None),
     ("seconds", "seconds", None),
@@ -23,7 +26,6 @@ SHOWN_SEEDS = 5
 
 def result_table(result: dict[str, Any]) -> None:
     """Print a result as a table; rows that it lacks are left out."""
-    from rich.console import Console
     from rich.table import Table
 
     title = " ".join(str(result[name]) for name in ("algo", "dataset", "preset") if name in result)
@@ -31,12 +33,11 @@ def result_table(result: dict[str, Any]) -> None:
     for name, label, error in ROWS:
         if result.get(name) is not None:
             table.add_row(label, _number(result[name]), _number(result[error]) if error else "")
-    Console().print(table)
+    console().print(table)
 
 
 def seeds_table(summary: dict[str, Any]) -> None:
     """Print mean and standard deviation over seeds, and each seed's number where there are few."""
-    from rich.console import Console
     from rich.table import Table
 
     title = " ".join(str(summary[name]) for name in ("algo", "dataset", "preset"))
@@ -50,7 +51,7 @@ def seeds_table(summary: dict[str, Any]) -> None:
             whole = all(isinstance(each, int) for each in numbers["each"]) and float(numbers["mean"]).is_integer()
             mean = _number(int(numbers["mean"]) if whole else numbers["mean"])
             table.add_row(label, mean, std, *map(_number, numbers["each"] if shown else ()))
-    Console().print(table)
+    console().print(table)
 
 
 def _number(value: Any) -> str:

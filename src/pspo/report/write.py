@@ -21,7 +21,7 @@ def write_reports(folders: Sequence[Path], out: Path | None = None) -> list[Path
             return [write_report(folders[0])]
         if folders[0].is_file() or (folders[0] / records.FILE_NAME).exists():
             return write_summary(records.load(folders[0]), folders[0] if folders[0].is_dir() else folders[0].parent)
-    place = out or folders[0]
-    results = records.gather(folders, place)
-    place.mkdir(parents=True, exist_ok=True)
-    return write_summary(results, place)
+    folder = out or folders[0]
+    results = records.gather(folders, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_summary(results, folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ class Contents:
     task: Task | None
     notes: list[str]
     """One sentence for everything that is missing or was left out."""
+    comparison: dict[str, Any] = field(default_factory=dict)
+    """comparison.json: the policy beside the dataset; runs of version 0.1 have none."""
 
     @property
     def has_posterior(self) -> bool:
@@ -56,8 +58,8 @@ class Contents:
 
     def series(self, name: str) -> Series | None:
         """Iterations and values of one metric, at the iterations where it was logged; None where it never was."""
-        found = [(row["step"], row[name]) for row in self.metrics if name in row]
-        return (np.array([s for s, _ in found]), np.array([v for _, v in found], float)) if found else None
+        points = [(row["step"], row[name]) for row in self.metrics if name in row]
+        return (np.array([s for s, _ in points]), np.array([v for _, v in points], float)) if points else None
 
     def scaled(self, series: Series | None) -> Series | None:
         """Returns on the scale of the task's score; unchanged where there is no task."""
@@ -66,12 +68,15 @@ class Contents:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Errors that the content of a file can cause become one sentence. Wrap reading only: a bug must raise."""
+    """A file that cannot be read becomes one sentence. Its content is checked by runs/schema.py, which says so itself:
+    any other exception is a bug, and must be seen.
+    """
     try:
         yield
-    except (KeyError, ValueError, OSError) as problem:
-        reason = f"{type(problem).__name__}: {one_line(problem)}"
-        raise UserError(f"{path} cannot be shown, because its files are damaged ({reason}): restore them.") from problem
+    except OSError as problem:
+        raise UserError(
+            f"{path} cannot be shown, because a file cannot be read ({one_line(problem)}): restore it."
+        ) from problem
 
 
 def read_contents(path: Path) -> Contents:
@@ -90,6 +95,7 @@ def read_contents(path: Path) -> Contents:
             diagnostics=_diagnostics(run, notes) if _has_posterior(config, manifest) else {},
             task=_task(config.get("task"), notes),
             notes=notes,
+            comparison=_json(run, "comparison", "", notes) if (run.path / "comparison.json").exists() else {},
         )
 
 
@@ -111,14 +117,14 @@ def _json(run: Run, name: str, meaning: str, notes: list[str]) -> dict[str, Any]
     return _usable(value, f"{name}.json", notes)
 
 
-def _usable(content: dict[str, Any], place: str, notes: list[str]) -> dict[str, Any]:
+def _usable(content: dict[str, Any], file: str, notes: list[str]) -> dict[str, Any]:
     """Without numbers that are not finite, each named in a note, and without nulls."""
     kept = {}
     for name, value in content.items():
         if isinstance(value, dict):
-            kept[name] = _usable(value, place, notes)
+            kept[name] = _usable(value, file, notes)
         elif not _is_usable(value):
-            notes.append(f"'{name}' in {place} is not finite and was left out.")
+            notes.append(f"'{name}' in {file} is not finite and was left out.")
         elif value is not None:
             kept[name] = value
     return kept

@@ -43,11 +43,11 @@ def liquidation_policy_section(contents: Contents) -> str:
     if contents.task is None or contents.task.name != TASK:
         return ""
     try:
-        found = policy_map(load_policy(contents.run.path))
+        maps = policy_map(load_policy(contents.run.path))
     except UserError as problem:
         return section("policy", TITLE, missing(f"The policy cannot be shown: {problem}"))
     panels = [
-        svg(policy_figure(found, [name], HALF), f"policy-{name}", f"Map of {what} over time and price, full inventory.")
+        svg(policy_figure(maps, [name], HALF), f"policy-{name}", f"Map of {what} over time and price, full inventory.")
         for name, what in (("learned", "the fraction sold"), ("lost", "the share of value lost"))
     ]
     caption = (
@@ -56,7 +56,7 @@ def liquidation_policy_section(contents: Contents) -> str:
         "prices that occur at that time; elsewhere the dataset has hardly any transitions and the policy’s action "
         "hardly matters. The cost is the value lost by the learned action in that state, acting optimally afterwards."
     )
-    return section("policy", TITLE, paragraph(*_agreement(found)), figure(panels, caption))
+    return section("policy", TITLE, paragraph(*_agreement(maps)), figure(panels, caption))
 
 
 @dataclass(frozen=True)
@@ -102,18 +102,18 @@ def _price_distribution(t: np.ndarray) -> Any:
     return gaussian(mean, np.sqrt(fresh + (stays * START_PRICE_SD) ** 2))
 
 
-def _agreement(found: PolicyMap) -> list[str]:
-    same = (found.learned > 0.5) == (found.optimal > 0.5)
-    undecided = (found.learned > 0.05) & (found.learned < 0.95)
-    often = _price_distribution(found.times[:, None]).pdf(found.prices)
+def _agreement(maps: PolicyMap) -> list[str]:
+    same = (maps.learned > 0.5) == (maps.optimal > 0.5)
+    undecided = (maps.learned > 0.05) & (maps.learned < 0.95)
+    often = _price_distribution(maps.times[:, None]).pdf(maps.prices)
     often /= often.sum()
     # The last step has no threshold: selling at any price is right.
-    learned = np.array([_learned_threshold(row, found.prices) for row in found.learned[:-1]])
-    gap = learned - found.threshold[:-1]
+    learned = np.array([_learned_threshold(row, maps.prices) for row in maps.learned[:-1]])
+    gap = learned - maps.threshold[:-1]
     return [
         f"Weighted by how often each price occurs at that time, the policy makes the same choice as the optimum, "
         f"sell or hold, in {percent((same * often).sum())} of the states (unweighted: {percent(same.mean())}).",
-        f"Its actions lose {percent((found.lost * often).sum(), 2)} of the value on average.",
+        f"Its actions lose {percent((maps.lost * often).sum(), 2)} of the value on average.",
         f"The optimum sells everything or nothing; the policy sells between 5 and 95 % in "
         f"{percent((undecided * often).sum())} of the states.",
         f"The price at which it starts to sell lies {number(abs(float(gap.mean())), 2)} "
@@ -143,16 +143,16 @@ PANELS = {
 
 @styled
 def policy_figure(
-    found: PolicyMap, shown: Sequence[str] = ("learned", "optimal"), size: tuple[float, float] = (9.2, 3.5)
+    maps: PolicyMap, shown: Sequence[str] = ("learned", "optimal"), size: tuple[float, float] = (9.2, 3.5)
 ) -> Figure:
     """Maps over (time, price), side by side, with the optimal threshold: above it the optimum sells everything."""
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
     for axes, name in zip(grid, shown, strict=True):
         title, colours, meaning = PANELS[name]
-        values = getattr(found, name)
+        values = getattr(maps, name)
         top = 1.0 if colours == "Blues" else max(0.01, float(values.max()))
-        extent = (found.times[0] - 0.5, found.times[-1] + 0.5, found.prices[0], found.prices[-1])
+        extent = (maps.times[0] - 0.5, maps.times[-1] + 0.5, maps.prices[0], maps.prices[-1])
         image = axes.imshow(
             values.T,
             origin="lower",
@@ -162,7 +162,7 @@ def policy_figure(
             cmap=colours,
             norm=Normalize(0, top),
         )
-        _decorate(axes, found, name == shown[0])
+        _decorate(axes, maps, name == shown[0])
         axes.set_title(title)
         if name == shown[-1] or PANELS[shown[-1]][2] != meaning:  # one colour bar for maps with the same scale
             bar = figure.colorbar(image, ax=axes, label=meaning, pad=0.02, aspect=25)
@@ -171,20 +171,20 @@ def policy_figure(
     return figure
 
 
-def _decorate(axes: Axes, found: PolicyMap, first: bool) -> None:
+def _decorate(axes: Axes, maps: PolicyMap, first: bool) -> None:
     """The optimal threshold, the prices that occur, and the axes."""
-    start, end = found.times[0] - 0.5, found.times[-1] + 0.5
-    axes.stairs(found.threshold, np.arange(start, end + 1), baseline=None, color=VERMILION, lw=2.2)
+    start, end = maps.times[0] - 0.5, maps.times[-1] + 0.5
+    axes.stairs(maps.threshold, np.arange(start, end + 1), baseline=None, color=VERMILION, lw=2.2)
     halo = [withStroke(linewidth=2.6, foreground="white", alpha=0.75)]  # visible on dark and on light
-    for edge in found.likely:
-        axes.plot(found.times, edge, c=INK, lw=1, ls=(0, (2, 2)), path_effects=halo)
-    axes.set(xlabel="time step", xlim=(start, end), ylim=(found.prices[0], found.prices[-1]))
+    for edge in maps.likely:
+        axes.plot(maps.times, edge, c=INK, lw=1, ls=(0, (2, 2)), path_effects=halo)
+    axes.set(xlabel="time step", xlim=(start, end), ylim=(maps.prices[0], maps.prices[-1]))
     axes.set_ylabel("price" if first else "")
     axes.grid(visible=False)
     axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
-    middle = len(found.times) // 2
-    _note(axes, "optimal threshold", (found.times[middle], found.threshold[middle]), VERMILION, ha="center", va="top")
-    corner = (found.times[0] + 2, found.prices[0])
+    middle = len(maps.times) // 2
+    _note(axes, "optimal threshold", (maps.times[middle], maps.threshold[middle]), VERMILION, ha="center", va="top")
+    corner = (maps.times[0] + 2, maps.prices[0])
     _note(axes, "98 % of prices lie between the dotted lines", corner, GREY, ha="left", va="bottom")
 
 

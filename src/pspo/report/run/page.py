@@ -9,6 +9,7 @@ from pathlib import Path
 from pspo.core.files import write_atomic
 from pspo.report.markup import text
 from pspo.report.run.contents import Contents, read_contents
+from pspo.report.run.dataset_comparison import comparison_section
 from pspo.report.run.learning_curve import learning_curve_section
 from pspo.report.run.liquidation_policy import liquidation_policy_section
 from pspo.report.run.model_posterior import model_posterior_section
@@ -22,6 +23,7 @@ from pspo.report.run.value_uncertainty import value_uncertainty_section
 FILE_NAME = "report.html"
 
 SECTIONS: tuple[Callable[[Contents], str], ...] = (
+    comparison_section,
     learning_curve_section,
     liquidation_policy_section,
     model_posterior_section,
@@ -37,9 +39,9 @@ SECTIONS: tuple[Callable[[Contents], str], ...] = (
 def write_report(path: Path) -> Path:
     """Write the page of a run directory, finished or not; returns the page's path."""
     contents = read_contents(Path(path))
-    place = contents.run.path / FILE_NAME
-    write_atomic(place, page(contents))
-    return place
+    path = contents.run.path / FILE_NAME
+    write_atomic(path, page(contents))
+    return path
 
 
 def page(contents: Contents) -> str:

@@ -21,11 +21,14 @@ DEFAULT_THREADS = 1
 def preset_values(contents: Contents) -> dict[str, Any] | None:
     """All settings of the preset; None where this version does not know it."""
     config = contents.config
+    if not {"algo", "preset"} <= config.keys():
+        return None
     try:
         module = get_algorithm(config["algo"])
-        values = preset(config["algo"], config["preset"], config.get("task"), config.get("name", ""))
+        kind = bool(config.get("action_labels"))
+        values = preset(config["algo"], config["preset"], config.get("task"), config.get("name", ""), kind)
         return flatten(build(module.Config, values))
-    except (UserError, KeyError, OSError):
+    except UserError:
         return None
 
 
@@ -43,6 +46,8 @@ def command(contents: Contents) -> list[str]:
     pieces = [["pspo", "train", str(config.get("dataset", "DATASET"))]]
     implies_task = config.get("dataset") in BUILT_IN or d4rl_name(str(config.get("dataset", "")))
     pieces += source_words(config.get("columns"), None if implies_task else config.get("task"))
+    if kept := config.get("holdout"):
+        pieces.append(["--holdout", str(kept["fraction"]), "--holdout-by", kept["by"]])
     pieces += [[f"--{option}", str(config[option])] for option in ("algo", "preset", "seed") if option in config]
     if contents.task and config.get("episodes", contents.task.default_episodes) != contents.task.default_episodes:
         pieces.append(["--episodes", str(config["episodes"])])
@@ -58,7 +63,8 @@ def command(contents: Contents) -> list[str]:
 def caveat(contents: Contents) -> str:
     """Why the command may not be enough; empty where it is."""
     source = str(contents.config.get("dataset", ""))
-    if not is_name(source) and Path(source).suffix.lower() not in READERS:
+    readable = is_name(source) or Path(source).suffix.lower() in READERS or set(source) & set("*?[,")
+    if not readable and not Path(source).exists():
         return f"The dataset was passed from memory under the name “{source}”: save it to a file and name that instead."
     if preset_values(contents) is None:
         return "This version of pspo does not know the run’s preset: every setting is listed."

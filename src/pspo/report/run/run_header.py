@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pspo.report.markup import missing, number, paragraph, percent, text, with_error
 from pspo.report.run.contents import Contents
+from pspo.report.run.dataset_comparison import verdict_box
 from pspo.report.run.reproduce import caveat, command
 
 
@@ -29,7 +31,7 @@ def run_header(contents: Contents) -> str:
     return (
         f'<header><p class="kicker">pspo run report</p><h1>{text(headline(contents))}</h1>'
         f'<p class="details">{text(" · ".join(filter(None, details)))}</p>'
-        f"{_cards(contents)}{paragraph(*_summary(contents))}"
+        f"{verdict_box(contents)}{_cards(contents)}{paragraph(*_summary(contents))}"
         f'<h3>Run it again</h3><pre class="command"><code>{words}</code></pre>'
         f"{missing(warning) if warning else ''}{_notes(contents)}</header>"
     )
@@ -57,11 +59,18 @@ def _cards(contents: Contents) -> str:
     card("return_mean", "Return", "mean, not normalised", error="return_stderr")
     card("episodes", "Episodes", "of the final evaluation", None)
     if "score" not in result:
-        card("model_return", "Model-estimated return", "not verified by a simulator")
+        card("model_return", "Model-estimated return", f"{_model_return_is(result)}; not verified by a simulator")
+        card("dataset_return", "The dataset’s own return", "of its episodes, in the same unit")
         card("posterior_entropy", "Posterior entropy", "1 is uniform")
         card("steps", "Iterations", "of training", None)
     card("seconds", "Seconds", "fitting models and training", 0)
     return f'<dl class="cards">{"".join(cards)}</dl>' if cards else ""
+
+
+def _model_return_is(result: dict[str, Any]) -> str:
+    """Its horizon and discount, and that it has none of the costs that PSPO's values include."""
+    steps = f" over at most {result['model_steps']:,} steps" if "model_steps" in result else ""
+    return f"plain sum of rewards{steps}, without discount or penalty"
 
 
 def _summary(contents: Contents) -> list[str]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from pspo.algorithms import get_algorithm
-from pspo.core.errors import UserError
+from pspo.algorithms import get_diagnostics
 from pspo.report.canvas import BLUE, GREY, SKY, THIRD, svg
 from pspo.report.charts import Level, Line, lines
 from pspo.report.markup import figure, missing, number, paragraph, section
@@ -75,13 +72,10 @@ def _first_panels(contents: Contents) -> tuple[list[str], list[str]]:
 def _lambda_words(contents: Contents) -> str:
     """Whether the trust region is active at the end: at its lower bound lambda restrains nothing."""
     multiplier = contents.series("lambda")
-    try:
-        bounds = getattr(get_algorithm(contents.config.get("algo", "")), "LOG_LAMBDA_RANGE", None)
-    except UserError:
+    diagnostics = get_diagnostics(contents.config.get("algo", ""))
+    if multiplier is None or diagnostics is None or "lambda" not in diagnostics.METRIC_BOUNDS:
         return ""
-    if multiplier is None or bounds is None:
-        return ""
-    if multiplier[1][-1] > 1.5 * math.exp(bounds[0]):
+    if multiplier[1][-1] > 1.5 * diagnostics.METRIC_BOUNDS["lambda"][0]:
         return paragraph(f"λ ends at {number(float(multiplier[1][-1]))}.")
     kl, epsilon = contents.series("kl_target_policy"), contents.setting("epsilon")
     inside = kl is not None and epsilon is not None and kl[1][-1] <= epsilon

@@ -12,7 +12,7 @@ from pspo.report.markup import JOINED, number
 from pspo.report.records import Results
 from pspo.report.summary.queries import group_anchor, label, printed, usable_scores
 from pspo.report.summary.score_table import score_cell
-from pspo.report.summary.section import EMPTY, Cell, Column, Section, Table
+from pspo.report.summary.section import EMPTY, Cell, Column, ReportTable, Section
 
 
 def ablation_section(results: Results) -> Section:
@@ -23,7 +23,7 @@ def ablation_section(results: Results) -> Section:
     return Section("ablation", "Ablations", tables=[_table(results, others)])
 
 
-def _table(results: Results, others: list[str]) -> Table:
+def _table(results: Results, others: list[str]) -> ReportTable:
     first, rows = label(results, results.first), []
     pairs = [(dataset, method) for dataset in results.datasets for method in others]
     with_paper = any(_printed_change(results, *pair) != EMPTY for pair in pairs)
@@ -39,7 +39,7 @@ def _table(results: Results, others: list[str]) -> Table:
         f"Change of the mean score against {first} on the same dataset, in per cent, and in parentheses the "
         f"standard deviation over seeds as a multiple of {first}’s: below 1 the seeds vary less."
     )
-    return Table("ablation", "Ablations", columns, rows, caption=caption)
+    return ReportTable("ablation", "Ablations", columns, rows, caption=caption)
 
 
 def _without_paper(results: Results, dataset: str, method: str) -> Cell:

@@ -13,7 +13,7 @@ from pspo.report.markup import figure, number, percent
 from pspo.report.records import Results
 from pspo.report.summary.method_charts import MethodScore, intervals, profiles
 from pspo.report.summary.queries import comparable, label, usable_scores
-from pspo.report.summary.section import EMPTY, Cell, Column, Section, Table, counted, mark_best
+from pspo.report.summary.section import EMPTY, Cell, Column, ReportTable, Section, counted, mark_best
 
 THRESHOLDS = 101  # of a performance profile
 DECIMALS = 1
@@ -48,11 +48,11 @@ def _coverage(results: Results, methods: list[str], datasets: list[str]) -> str:
     return words
 
 
-def _table(results: Results, scores: dict[str, list[np.ndarray]]) -> Table:
+def _table(results: Results, scores: dict[str, list[np.ndarray]]) -> ReportTable:
     first = results.first if results.first in scores else ""
     several = len(next(iter(scores.values()))) >= 2
-    iqm = mark_best([_aggregate(stats.interquartile_mean, found) for found in scores.values()], DECIMALS)
-    average = mark_best([_aggregate(stats.average, found) for found in scores.values()], DECIMALS)
+    iqm = mark_best([_aggregate(stats.interquartile_mean, of_method) for of_method in scores.values()], DECIMALS)
+    average = mark_best([_aggregate(stats.average, of_method) for of_method in scores.values()], DECIMALS)
     rows = []
     for i, method in enumerate(scores):
         row = [Cell(label(results, method)), iqm[i], average[i]]
@@ -76,7 +76,7 @@ def _table(results: Results, scores: dict[str, list[np.ndarray]]) -> Table:
             f" t and p: paired t-test over {len(scores[first])} datasets, one-sided; a small p favours "
             f"{label(results, first)}."
         )
-    return Table("comparison", "Comparison", columns, rows, [], caption, beside)
+    return ReportTable("comparison", "Comparison", columns, rows, [], caption, beside)
 
 
 def _aggregate(statistic: Callable[[stats.Scores], float], scores: stats.Scores) -> Cell:
@@ -86,9 +86,9 @@ def _aggregate(statistic: Callable[[stats.Scores], float], scores: stats.Scores)
 
 
 def _improvement(first: stats.Scores, other: stats.Scores) -> Cell:
-    found = stats.probability_of_improvement(first, other)
-    between = _between(found.interval, lambda end: number(100 * end, 0))
-    return Cell(percent(found.probability, 0), found.probability, between)
+    improvement = stats.probability_of_improvement(first, other)
+    between = _between(improvement.interval, lambda end: number(100 * end, 0))
+    return Cell(percent(improvement.probability, 0), improvement.probability, between)
 
 
 def _between(interval: stats.Interval | None, shown: Callable[[float], str]) -> str:
@@ -97,10 +97,10 @@ def _between(interval: stats.Interval | None, shown: Callable[[float], str]) -> 
 
 def _test(first: stats.Scores, other: stats.Scores) -> list[Cell]:
     try:
-        found = stats.paired_t_test(first, other)
+        test = stats.paired_t_test(first, other)
     except UserError:  # the difference is the same on every dataset
         return [EMPTY, EMPTY]
-    return [Cell(number(found.t, 2), found.t), Cell(_p_value(found.p), found.p)]
+    return [Cell(number(test.t, 2), test.t), Cell(_p_value(test.p), test.p)]
 
 
 def _p_value(p: float) -> str:
@@ -109,16 +109,16 @@ def _p_value(p: float) -> str:
 
 def _figure(results: Results, scores: dict[str, list[np.ndarray]]) -> str:
     estimates = []
-    for method, found in scores.items():
-        interval = stats.bootstrap_interval(stats.interquartile_mean, found)
-        value = stats.interquartile_mean(found)
+    for method, of_method in scores.items():
+        interval = stats.bootstrap_interval(stats.interquartile_mean, of_method)
+        value = stats.interquartile_mean(of_method)
         estimates.append(MethodScore(label(results, method), value, interval, method == results.first))
-    every = np.concatenate([task for found in scores.values() for task in found])
+    every = np.concatenate([task for of_method in scores.values() for task in of_method])
     span = float(np.ptp(every)) or 1.0
     thresholds = np.linspace(every.min() - 0.03 * span, every.max() + 0.03 * span, THRESHOLDS)
     lines = [
-        (label(results, method), stats.performance_profile(found, thresholds), method == results.first)
-        for method, found in scores.items()
+        (label(results, method), stats.performance_profile(of_method, thresholds), method == results.first)
+        for method, of_method in scores.items()
     ]
     panels = [
         svg(intervals(estimates), "comparison-iqm", "Interquartile mean of each method with its interval."),

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from pspo.report.canvas import BLUE, GREEN, GREY, HALF, INK, ORANGE, PURPLE, SKY, VERMILION, panel, styled
+from pspo.report.canvas import BLUE, GREEN, GREY, HALF, INK, ORANGE, PURPLE, SKY, VERMILION, panel, plain, styled
 from pspo.report.statistics import Interval, Profile
 
 COLOURS = (VERMILION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
 STYLES = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
 BANDS_UP_TO = 4  # methods; more bands hide each other
-LONGEST = 26  # characters of a name in a figure
 
 
 @dataclass(frozen=True)
@@ -28,23 +27,17 @@ class MethodScore:
     """Whether the others are compared with it."""
 
 
-def plain(name: str) -> str:
-    """A name as plain text, not as a formula, shortened to fit a figure."""
-    short = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-    return " ".join(short.split()).replace("$", r"\$")
-
-
 @styled
 def intervals(estimates: Sequence[MethodScore]) -> Figure:
     """A row per method, the first on top."""
     height = max(HALF[1], 0.8 + 0.27 * len(estimates))
     figure, axes = panel((HALF[0], height), "Interquartile mean", "normalised score")
-    for row, found in enumerate(estimates):
-        colour = BLUE if found.first else GREY
-        if found.interval:
-            axes.plot(found.interval, (row, row), c=colour, lw=5, alpha=0.35, solid_capstyle="butt")
-        axes.plot(found.value, row, "o", c=colour, ms=5.5, mec="white", mew=0.7)
-    axes.set_yticks(range(len(estimates)), [plain(found.name) for found in estimates])
+    for row, estimate in enumerate(estimates):
+        colour = BLUE if estimate.first else GREY
+        if estimate.interval:
+            axes.plot(estimate.interval, (row, row), c=colour, lw=5, alpha=0.35, solid_capstyle="butt")
+        axes.plot(estimate.value, row, "o", c=colour, ms=5.5, mec="white", mew=0.7)
+    axes.set_yticks(range(len(estimates)), [plain(estimate.name) for estimate in estimates])
     axes.set_ylim(len(estimates) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
@@ -60,15 +53,15 @@ def profiles(lines: Sequence[tuple[str, Profile, bool]]) -> Figure:
     height = max(HALF[1], 0.8 + 0.27 * len(lines))
     figure, axes = panel((HALF[0], height), "Performance profiles", "normalised score", "share of runs above")
     others = 0
-    for name, found, first in lines:
+    for name, profile, first in lines:
         colour, style, width = BLUE, "-", 2.4
         if not first:
             colour, style, width = COLOURS[others % len(COLOURS)], STYLES[others // len(COLOURS) % len(STYLES)], 1.5
             others += 1
         layer = 3 if first else 2
-        axes.plot(found.thresholds, found.share, c=colour, ls=style, lw=width, label=plain(name), zorder=layer)
-        if found.band is not None and (first or len(lines) <= BANDS_UP_TO):
-            axes.fill_between(found.thresholds, *found.band, color=colour, alpha=0.13, lw=0, zorder=layer - 1)
+        axes.plot(profile.thresholds, profile.share, c=colour, ls=style, lw=width, label=plain(name), zorder=layer)
+        if profile.band is not None and (first or len(lines) <= BANDS_UP_TO):
+            axes.fill_between(profile.thresholds, *profile.band, color=colour, alpha=0.13, lw=0, zorder=layer - 1)
     axes.set_ylim(-0.02, 1.02)
     axes.margins(x=0)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))

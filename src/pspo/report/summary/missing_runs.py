@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pspo.report.records import Results
 from pspo.report.summary.queries import group_anchor, label
-from pspo.report.summary.section import Cell, Column, Section, Table, counted
+from pspo.report.summary.section import Cell, Column, ReportTable, Section, counted
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def missing_runs_section(results: Results) -> Section | None:
         return None
     rows = [_row(results, group, datasets) for group, datasets in groups.items()]
     columns = [Column(title, "text") for title in ("Method", "Dataset", "Seeds", "Status", "Why")]
-    table = Table("missing", "Missing runs", columns, rows)
+    table = ReportTable("missing", "Missing runs", columns, rows)
     return Section("missing", "Missing runs", [_count(results)], tables=[table])
 
 

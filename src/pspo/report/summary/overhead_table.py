@@ -8,7 +8,7 @@ from typing import Any
 from pspo.report.markup import number, with_error
 from pspo.report.records import Results
 from pspo.report.summary.queries import label, printed, printed_decimals
-from pspo.report.summary.section import EMPTY, Cell, Column, Section, Table
+from pspo.report.summary.section import EMPTY, Cell, Column, ReportTable, Section
 
 PHASES = {"train": ("iteration_milliseconds", "Iteration"), "inference": ("inference_milliseconds", "Inference")}
 
@@ -32,7 +32,7 @@ def overhead_section(results: Results) -> Section:
     caption += " Measured by the command at the top." if results.command else ""
     unmeasured = [label(results, m) for m in results.methods if not any(_ours(results, m, phase) for phase in phases)]
     notices = [f"Not measured: {', '.join(unmeasured)}."] if unmeasured else []
-    table = Table("overhead", "Overhead", columns, rows, [], caption, "quartiles over the repetitions")
+    table = ReportTable("overhead", "Overhead", columns, rows, [], caption, "quartiles over the repetitions")
     return Section("overhead", "Overhead", tables=[table], notices=notices)
 
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pspo.report import statistics as stats
-from pspo.report.canvas import BLUE, HALF, INK, ORANGE, SKY, VERMILION, svg
+from pspo.report.canvas import BLUE, HALF, INK, ORANGE, SKY, VERMILION, plain, svg
 from pspo.report.charts import Level, Line, lines, padded
 from pspo.report.markup import figure, number, text, with_error
 from pspo.report.records import Record, Results
-from pspo.report.summary.method_charts import plain
 from pspo.report.summary.queries import group_anchor, label, main_method, optimum, task_of
-from pspo.report.summary.section import Cell, Column, Section, Table, counted
+from pspo.report.summary.section import Cell, Column, ReportTable, Section, counted
 
 ROOM = 0.75
 """How far estimates may widen a panel, as a share of the range of the true scores."""
@@ -132,7 +131,7 @@ def _above(curves: list[TrainingCurve]) -> tuple[int, int]:
     return int(sum((c.estimate > c.true).sum() for c in curves)), sum(len(c.true) for c in curves)
 
 
-def _table(results: Results, every: dict[str, list[TrainingCurve]], method: str) -> Table:
+def _table(results: Results, every: dict[str, list[TrainingCurve]], method: str) -> ReportTable:
     rows = []
     for dataset, curves in every.items():
         target = group_anchor(results, dataset, method)
@@ -158,4 +157,4 @@ def _table(results: Results, every: dict[str, list[TrainingCurve]], method: str)
         "Evaluations above: those at which the estimate is above the true score. Largest drop: of the true score of "
         "any seed between two evaluations."
     )
-    return Table("pessimism", "Model-estimated return and true score", columns, rows, caption=caption)
+    return ReportTable("pessimism", "Model-estimated return and true score", columns, rows, caption=caption)

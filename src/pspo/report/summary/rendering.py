@@ -7,10 +7,10 @@ from collections.abc import Callable
 from html import escape
 
 from pspo.report.markup import text
-from pspo.report.summary.section import Cell, Column, Table
+from pspo.report.summary.section import Cell, Column, ReportTable
 
 
-def as_html(table: Table) -> str:
+def as_html(table: ReportTable) -> str:
     body = "".join(_html_row(table, row) for row in table.rows)
     foot = "".join(_html_row(table, row) for row in table.foot)
     foot = f"<tfoot>{foot}</tfoot>" if foot else ""
@@ -23,7 +23,7 @@ def as_html(table: Table) -> str:
     )
 
 
-def _caption(table: Table, where: str) -> str:
+def _caption(table: ReportTable, where: str) -> str:
     return f"{table.caption} {where}: {table.beside}." if table.beside else table.caption
 
 
@@ -33,7 +33,7 @@ def html_head(columns: list[Column]) -> str:
     return f"<thead><tr>{''.join(heads)}</tr></thead>"
 
 
-def _html_row(table: Table, row: list[Cell]) -> str:
+def _html_row(table: ReportTable, row: list[Cell]) -> str:
     first, *others = zip(table.columns, row, strict=True)
     cells = [html_cell(*pair) for pair in others]
     return f'<tr><th scope="row" class="{first[0].kind}">{_html_content(first[1])}</th>{"".join(cells)}</tr>'
@@ -59,7 +59,7 @@ def html_command(command: str) -> str:
     return f'<pre class="command"><code>{" ".join(pieces)}</code></pre>'
 
 
-def as_markdown(table: Table) -> str:
+def as_markdown(table: ReportTable) -> str:
     """Small print in brackets, missing seeds in parentheses."""
     heads = [markdown_text(column.title) for column in table.columns]
     sides = ["---:" if column.kind == "number" else ":---" for column in table.columns]
@@ -80,7 +80,7 @@ def markdown_text(words: str) -> str:
     return re.sub(r"([\\`*_{}\[\]#|~$])", r"\\\1", escape(" ".join(words.split()), quote=False))
 
 
-def as_latex(table: Table) -> str:
+def as_latex(table: ReportTable) -> str:
     sides = "".join("r" if column.kind == "number" else "l" for column in table.columns)
     rows = [[_latex_cell(cell) for cell in row] for row in table.rows]
     foot = [[_latex_cell(cell) for cell in row] for row in table.foot]

@@ -21,7 +21,7 @@ from pspo.report.summary.queries import (
     run_anchor,
     usable_scores,
 )
-from pspo.report.summary.section import EMPTY, Cell, Column, Section, Table, mark_best, measured
+from pspo.report.summary.section import EMPTY, Cell, Column, ReportTable, Section, mark_best, measured
 
 SEEDS_SHOWN = 8  # more do not fit; the list of runs has them all
 WORDS = "Normalised score of the final policy (random 0, expert 100): mean ± sample standard deviation over seeds."
@@ -32,7 +32,7 @@ def scores_section(results: Results) -> Section:
     return Section("scores", "Scores", tables=[table] if table.rows else [])
 
 
-def many_datasets(results: Results) -> Table:
+def many_datasets(results: Results) -> ReportTable:
     """Rows are datasets and columns methods, as in the paper's first table."""
     decimals = 1
     best = {dataset: optimum(results, dataset) for dataset in results.datasets}
@@ -48,10 +48,10 @@ def many_datasets(results: Results) -> Table:
     foot, note = _average(results, decimals, with_optimum)
     caption = f"{WORDS} {_best_words(results)}{note}".strip()
     papers = any(printed_score(results, d, m) for d in results.datasets for m in results.methods)
-    return Table("scores", "Scores", columns, rows, foot, caption, "the paper’s" if papers else "")
+    return ReportTable("scores", "Scores", columns, rows, foot, caption, "the paper’s" if papers else "")
 
 
-def one_dataset(results: Results) -> Table:
+def one_dataset(results: Results) -> ReportTable:
     """Rows are methods, with columns for each seed, the worst episodes and the time."""
     (dataset,), decimals = results.datasets, 2
     seeds = sorted({record.seed for record in results.records})
@@ -72,7 +72,7 @@ def one_dataset(results: Results) -> Table:
     rest = "Worst tenth: mean return of the worst 10 % of episodes, not normalised. Minutes: of one run."
     if level is not None:
         rest += " No policy scores above the optimum on average."
-    return Table("scores", f"Scores on {dataset}", columns, rows, foot, f"{WORDS} {_best_words(results)}{rest}")
+    return ReportTable("scores", f"Scores on {dataset}", columns, rows, foot, f"{WORDS} {_best_words(results)}{rest}")
 
 
 def score_cell(results: Results, dataset: str, method: str, decimals: int) -> Cell:
@@ -109,14 +109,14 @@ def _paper_cell(results: Results, dataset: str, method: str) -> Cell:
 def _seed_cell(results: Results, dataset: str, method: str, seed: int) -> Cell:
     """One run; where there are several of the same seed, the first and how many there are."""
     wanted = (dataset, method, seed)
-    found = [(i, r) for i, r in enumerate(results.records) if (r.dataset, r.method, r.seed) == wanted]
-    if not found:
+    matching = [(i, r) for i, r in enumerate(results.records) if (r.dataset, r.method, r.seed) == wanted]
+    if not matching:
         return EMPTY
-    scored = [(i, r.score) for i, r in found if r.status == "finished" and r.score is not None]
-    index, score = scored[0] if scored else (found[0][0], None)
-    more = f"first of {len(found)}" if len(found) > 1 else ""
+    scored = [(i, r.score) for i, r in matching if r.status == "finished" and r.score is not None]
+    index, score = scored[0] if scored else (matching[0][0], None)
+    more = f"first of {len(matching)}" if len(matching) > 1 else ""
     if score is None:
-        return Cell(_why_none(found[0][1]), incomplete=more, target=run_anchor(index))
+        return Cell(_why_none(matching[0][1]), incomplete=more, target=run_anchor(index))
     return replace(measured(score, 2, target=run_anchor(index)), incomplete=more)
 
 

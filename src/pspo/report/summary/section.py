@@ -34,7 +34,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     name: str
     title: str
     columns: list[Column]
@@ -55,7 +55,7 @@ class Section:
     sentences: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
     """As HTML; shown above the tables."""
-    tables: list[Table] = field(default_factory=list)
+    tables: list[ReportTable] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """What cannot be shown, and why."""
 

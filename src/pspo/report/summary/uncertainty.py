@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from pspo.report import statistics as stats
-from pspo.report.canvas import svg
+from pspo.report.canvas import plain, svg
 from pspo.report.charts import scatter
 from pspo.report.markup import figure, number, with_error
 from pspo.report.records import Record, Results
-from pspo.report.summary.method_charts import plain
 from pspo.report.summary.queries import group_anchor, label, main_method, printed, result_values
-from pspo.report.summary.section import Cell, Column, Section, Table, counted
+from pspo.report.summary.section import Cell, Column, ReportTable, Section, counted
 
 COEFFICIENT = "uncertainty_td_spearman"
 FEWEST = 3  # points that make a figure
@@ -65,14 +64,14 @@ def _row(results: Results, dataset: str, method: str, values: list[float]) -> li
     return [Cell(dataset), Cell(with_error(mean, std, 3), mean, target=target), Cell(each, target=target)]
 
 
-def _table(results: Results, rows: list[list[Cell]]) -> Table:
+def _table(results: Results, rows: list[list[Cell]]) -> ReportTable:
     columns = [Column("Dataset", "text"), Column("Spearman’s coefficient"), Column("Each seed", "fixed")]
     paper: Any = printed(results, "spearman")
     foot = []
     if isinstance(paper, int | float):
         foot = [[Cell("The paper"), Cell(number(paper, 4), float(paper)), Cell("")]]
     caption = "Rank correlation of uncertainty and TD target: mean ± sample standard deviation over seeds."
-    return Table("uncertainty", "Uncertainty and TD target", columns, rows, foot, caption)
+    return ReportTable("uncertainty", "Uncertainty and TD target", columns, rows, foot, caption)
 
 
 def _signs(known: dict[str, list[float]]) -> str:
