@@ -10,11 +10,12 @@ import pytest
 from pspo.data.normalise import fit_normaliser
 from pspo.envs.liquidation import behaviour_action
 from pspo.evaluation.density import BEHAVIOURS, fraction_at_bounds, has_density, log_ratios, unit_log_density
-from pspo.evaluation.problem import make_problem
+from pspo.evaluation.problem import EvaluatedReturn, make_problem
 from pspo.nets.actors import ClippedGaussian, Deterministic, LinearGaussian, TanhGaussian
 from pspo.nets.policies import MixturePolicy
 from pspo.policies.policy import from_network
-from tests.algorithms.baseline_cases import f32, made_mlp
+from tests.algorithms.baseline_cases import made_mlp
+from tests.arrays import f32
 from tests.evaluation.ope.ope_cases import METADATA, gaussian, linear, made_dataset, made_problem
 
 RNG = np.random.default_rng(0)
@@ -82,7 +83,7 @@ def test_a_policy_with_other_bounds_is_evaluated_in_units_of_the_dataset() -> No
     other = made_dataset([20], [True], seed=5, action_low=np.array([-3.0]), action_high=np.array([5.0]))
     own = fit_normaliser(other)
     policy = from_network(gaussian(own), own, METADATA)
-    problem = make_problem(policy, data, 1.0, 1.0)
+    problem = make_problem(policy, data, EvaluatedReturn(1.0, 7, False), 1.0)
     np.testing.assert_allclose(
         problem.act(jnp.asarray(data.obs)), 2.0 * (policy(data.obs) + 2.0) / 5.0 - 1.0, atol=1e-5
     )
@@ -94,7 +95,7 @@ def test_actions_outside_the_bounds_of_the_policy_have_density_zero() -> None:
     data = made_dataset([7, 6], [True, True])
     narrow = made_dataset([20], [True], seed=5, action_low=np.array([-0.4]), action_high=np.array([0.4]))
     narrow = fit_normaliser(narrow)
-    problem = make_problem(from_network(gaussian(narrow), narrow, METADATA), data, 1.0, 1.0)
+    problem = make_problem(from_network(gaussian(narrow), narrow, METADATA), data, EvaluatedReturn(1.0, 7, False), 1.0)
     found = log_ratios(problem, lambda obs, unit: jnp.zeros(unit.shape[:-1]))
     beyond = np.abs(data.action[:, 0]) > 0.4
     assert 0 < beyond.sum() < 13
@@ -104,7 +105,9 @@ def test_actions_outside_the_bounds_of_the_policy_have_density_zero() -> None:
 def test_actions_beyond_the_bounds_of_the_dataset_are_not_clipped() -> None:
     data = made_dataset([7, 6], [True, True])
     wide = fit_normaliser(made_dataset([20], [True], seed=5, action_low=np.array([-4.0]), action_high=np.array([4.0])))
-    problem = make_problem(from_network(gaussian(wide, bias=0.5), wide, METADATA), data, 1.0, 1.0)
+    problem = make_problem(
+        from_network(gaussian(wide, bias=0.5), wide, METADATA), data, EvaluatedReturn(1.0, 7, False), 1.0
+    )
     assert float(problem.act(jnp.asarray(data.obs)).max()) > 1.5
 
 

@@ -4,8 +4,9 @@ ope and inspect share problem.py (what is evaluated) and models_and_critics.py (
 Called by training (simulator.py), experiments and cli. The names below are imported when they are first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pspo.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from pspo.evaluation.inspect.inspection import inspect_policy
@@ -14,15 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Evaluation", "estimate_return", "evaluate", "inspect_policy"]
 
-_MODULES = {
-    "Evaluation": "pspo.evaluation.simulator",
-    "estimate_return": "pspo.evaluation.ope.estimate_run",
-    "evaluate": "pspo.evaluation.simulator",
-    "inspect_policy": "pspo.evaluation.inspect.inspection",
+_HOMES = {
+    "Evaluation": "simulator",
+    "estimate_return": "ope.estimate_run",
+    "evaluate": "simulator",
+    "inspect_policy": "inspect.inspection",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(_MODULES[name]), name)
-    raise AttributeError(f"module 'pspo.evaluation' has no attribute '{name}'")
+__getattr__ = lazy_names(__name__, _HOMES)

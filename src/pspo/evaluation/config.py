@@ -25,5 +25,5 @@ class EvaluationConfig:
 def evaluation_config(dataset: Dataset, training_preset: str = "laptop") -> EvaluationConfig:
     """A run of the smoke preset is evaluated in seconds, every other one in minutes."""
     size = "smoke" if training_preset == "smoke" else "laptop"
-    config = build(Config, preset("pspo", size, dataset.task, dataset.name))
+    config = build(Config, preset("pspo", size, dataset.task, dataset.name, dataset.discrete))
     return EvaluationConfig(config, SMOKE if size == "smoke" else FittedQConfig())

@@ -107,7 +107,8 @@ def own_models_and_critics(trained: TrainedPSPO) -> ModelsAndCritics:
         given = setup._replace(arrays=setup.arrays._replace(pool=arrays.pool, terminated=arrays.terminated))
         params = state.params._replace(value=value)
         at_end = state._replace(target_critic=target_critic, params=params, f_scale=scale_of_f)
-        return active_posterior(config, given, whole_pool(given), at_end, obs, action, key)
+        pool = whole_pool(given)
+        return active_posterior(config, given, context=pool, state=at_end, obs=obs, action=action, key=key)
 
     networks = (state.target_critic, state.params.value, state.f_scale)
     return ModelsAndCritics(
@@ -162,6 +163,7 @@ def fitted_backup(
 
     def backup(arrays: PosteriorArrays, obs: Array, action: Array, key: Array) -> PosteriorBackup:
         critics = fitted._replace(critic=arrays.networks[0])
+        after = None if fitted.share is None else fitted.share.shape[0] - 2  # one step less than Q of all steps
         policy = problem._replace(network=arrays.networks[1])
         prior = jnp.full(arrays.pool.size, -jnp.log(arrays.pool.size))
 
@@ -169,7 +171,8 @@ def fitted_backup(
             """V(s') = Q(s', pi(s')). The first columns of the features are the standardised observation."""
             obs = norm.obs_mean + norm.obs_std * features[..., : problem.dataset.obs_dim]
             flat, action = (part.reshape(-1, part.shape[-1]) for part in (features, policy.act(obs)))
-            return critics.q(flat, action).mean(0).reshape(features.shape[:-1])
+            left = None if after is None else jnp.full(flat.shape[0], after)
+            return critics.q(flat, action, left).mean(0).reshape(features.shape[:-1])
 
         return posterior_backup(
             arrays.pool,

@@ -10,10 +10,10 @@ from pspo.core.errors import UserError
 from pspo.core.progress import Progress
 from pspo.data.check import require_trainable
 from pspo.data.dataset import Dataset
-from pspo.data.load import is_name, load_dataset
 from pspo.evaluation.config import EvaluationConfig
-from pspo.evaluation.problem import EvaluationProblem, make_problem
+from pspo.evaluation.problem import EvaluatedReturn, EvaluationProblem, make_problem
 from pspo.policies.policy import load_policy
+from pspo.runs.dataset import Part, other_dataset, own_dataset
 from pspo.runs.directory import Run, open_run
 
 
@@ -28,28 +28,25 @@ def read_config(run: Run) -> dict[str, Any]:
     return run.read("config", "algo", "dataset", "preset", "seed", "settings")
 
 
-def dataset_of_run(run: Run, run_config: dict[str, Any], dataset: Any, progress: Progress) -> Dataset:
-    """`dataset`, read with the run's columns; without one, the run's own."""
-    source = run_config["dataset"] if dataset is None else dataset
-    by_name = isinstance(source, str) and is_name(source)
-    columns = None if by_name or isinstance(source, Dataset) else run_config.get("columns")
-    data = load_dataset(source, columns, run_config.get("task"), progress)
-    if dataset is None and data.hash != run.read("manifest", "data_hash")["data_hash"]:
-        raise UserError(f"the data of {run.path} have changed since it was trained: restore them, or name others.")
+def dataset_of_run(run: Run, dataset: Any, progress: Progress, part: Part = "training") -> Dataset:
+    """`dataset`, read with the run's columns and brought into their order; without one, a part of the run's own."""
+    data = own_dataset(run, part, progress=progress) if dataset is None else other_dataset(run, dataset, progress)
     require_trainable(data)
     return data
 
 
 def problem_of_run(
-    run: Run, run_config: dict[str, Any], dataset: Dataset, gamma: float | None, config: EvaluationConfig
+    run: Run, dataset: Dataset, evaluated: EvaluatedReturn, config: EvaluationConfig
 ) -> EvaluationProblem:
-    """The run's policy on a dataset; without `gamma`, `default_gamma` decides on the discount."""
-    policy, training_gamma = load_policy(run.path), _training_gamma(run, run_config["settings"])
-    return make_problem(policy, dataset, gamma, training_gamma, reward_gamma=config.pspo.gamma)
+    """The run's policy on a dataset."""
+    problem = make_problem(load_policy(run.path), dataset, evaluated, config.pspo.gamma)
+    trained_on = run.read("manifest").get("data_hash")
+    return problem._replace(on_training_data=dataset.hash == trained_on)
 
 
-def _training_gamma(run: Run, settings: dict[str, Any]) -> float:
-    gamma = settings.get("gamma")
+def training_gamma(run: Run, run_config: dict[str, Any]) -> float:
+    """The discount that the run was trained with."""
+    gamma = run_config["settings"].get("gamma")
     if not isinstance(gamma, int | float) or not 0 <= gamma <= 1:
         raise UserError(f"the settings in {run.path / 'config.json'} name no discount (gamma is {gamma}): restore it.")
     return float(gamma)

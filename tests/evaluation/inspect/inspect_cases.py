@@ -12,7 +12,7 @@ from pspo.evaluation.config import evaluation_config
 from pspo.evaluation.inspect.coverage import reference_rows
 from pspo.evaluation.inspect.inspection import Inspection
 from pspo.evaluation.inspect.networks import Networks
-from pspo.evaluation.problem import make_problem
+from pspo.evaluation.problem import make_problem, return_without_limit
 from pspo.policies.heads import Net
 from pspo.policies.policy import load_policy
 from pspo.runs.directory import open_run
@@ -40,7 +40,8 @@ class InspectedRun:
         self.data: Dataset = load_dataset(run_config["dataset"], run_config["columns"], run_config["task"])
         config = evaluation_config(self.data, "smoke")
         self.policy = load_policy(path)
-        self.problem = make_problem(self.policy, self.data, None, run_config["settings"]["gamma"], config.pspo.gamma)
+        evaluated = return_without_limit(self.data, run_config["settings"]["gamma"])
+        self.problem = make_problem(self.policy, self.data, evaluated, config.pspo.gamma)
         self.compared = self.data.obs[reference_rows(self.data)]
         self.obs = self.data.obs[ROW]
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import pspo
@@ -18,6 +21,7 @@ from pspo.evaluation.inspect.figure import write_figure
 from pspo.evaluation.inspect.print_inspection import print_inspection
 from pspo.evaluation.inspect.state_query import StateQuery, figure_name, make_query
 from tests.evaluation.inspect.inspect_cases import COLUMNS, ROW
+from tests.refusals import one_sentence
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -86,13 +90,49 @@ def test_a_png_of_two_action_columns(inspected, tmp_path) -> None:
     assert path.read_bytes().startswith(PNG)
 
 
+def test_names_of_columns_are_text_not_markup(inspected, tmp_path, capsys) -> None:
+    found, name = inspected["pspo"].found, "obs_$x^$ [/no] \x1b[31m"
+    named = lambda columns: [column._replace(name=name) for column in columns]  # noqa: E731
+    hostile = found._replace(
+        data=name,
+        row_of=name,
+        coverage=found.coverage._replace(columns=named(found.coverage.columns)),
+        action=found.action._replace(columns=named(found.action.columns)),
+        values=found.values._replace(curves=named(found.values.curves)),
+        models=found.models._replace(columns=[*named(found.models.columns[:-1]), found.models.columns[-1]]),
+    )
+    print_inspection(hostile)
+    shown = capsys.readouterr().out
+    assert "obs_$x^$ [/no] \\x1b[31m" in shown
+    assert "\x1b" not in shown
+    drawn = ElementTree.fromstring(write_figure(hostile, tmp_path / "hostile.svg").read_text())
+    assert "obs_$x^$ [/no] \\x1b[31m" in "".join(drawn.itertext())
+
+
+def test_a_state_by_name_is_the_same_state_in_any_order(inspected) -> None:
+    data = inspected["pspo"].data
+    by_position = make_query(data, None, "1.5,-2,30", None).obs
+    named = {"heat": 30.0, "speed": 1.5, "load": -2.0}
+    for state in ("speed=1.5,load=-2,heat=30", " heat = 30, load=-2 ,speed=1.5", named, pd.DataFrame([named])):
+        np.testing.assert_array_equal(make_query(data, None, state, None).obs, by_position)
+    with pytest.raises(UserError, match="knows no names"):
+        make_query(dataclasses.replace(data, obs_names=()), None, named, None)
+
+
+def test_the_command_takes_a_state_by_name(runs, inspected, capsys) -> None:
+    speed, load, heat = (str(x) for x in inspected["pspo"].obs)
+    words = ["--state", f"heat={heat},speed={speed},load={load}"]
+    assert main(["inspect", str(runs / "pspo"), *words, "--json", "--quiet"]) == 0
+    assert without_row(json.loads(capsys.readouterr().out)) == without_row(inspected["pspo"].found.as_dict())
+
+
 def test_a_row_of_another_file(runs, inspected) -> None:
     case = inspected["pspo"]
     other = pspo.load_dataset(runs / "later.csv", columns=COLUMNS)
     query = make_query(case.data, other, None, 12)
-    assert (query.obs == other.obs[12]).all()
+    assert (query.obs == other.obs[11]).all()  # row 9 of the file has no next state, and rows count as in the file
     assert figure_name(query, True) == f"inspect-row12-of-later-{other.hash[:6]}.png"
-    with pytest.raises(UserError, match="has rows 0 to 89"):
+    with pytest.raises(UserError, match="has rows 0 to 98"):
         make_query(case.data, other, None, 100)
     with pytest.raises(UserError, match="give --row with --data"):
         make_query(case.data, other, "1,2,3", None)
@@ -139,7 +179,13 @@ def test_the_api_is_exported() -> None:
         (["--state", "1,nan,3"], "is nan in column 1"),
         (["--state", "-inf,2,3"], "is -inf in column 0"),
         (["--state", "1e300,2,3"], "is 1e+300 in column 0"),
-        (["--row", "540"], "row 540 is out of range: 'table' has rows 0 to 539"),
+        (["--state", "speed=1,load=2"], "the state lacks 'heat': give 'speed', 'load', 'heat', in any order"),
+        (["--state", "speed=1,load=2,heat=3,fan=4"], "the state has the unknown 'fan'"),
+        (["--state", "speed=1,load=2,heat=3,load=2"], "gives 'load' twice"),
+        (["--state", "speed=1,2,heat=3"], "'2' in the state is not a name and a number"),
+        (["--state", "speed=1,load=much,heat=3"], "'load=much' in the state is not a name and a number"),
+        (["--state", "speed=1,load=nan,heat=3"], "is nan in column 1"),
+        (["--row", "600"], "row 600 is out of range: 'table' has rows 0 to 598"),
         (["--row", "-1"], "row -1 is out of range"),
         (["--row", "0", "--data", "no-such-file.npz"], "no-such-file.npz"),
         (["--row", "0", "--out", "figure.pdf"], "ends neither in .png nor in .svg"),
@@ -151,15 +197,8 @@ def test_bad_arguments_are_refused_before_any_work(runs, words, says, capsys, mo
     monkeypatch.setattr(inspection, "load_networks", lambda *_: pytest.fail("it was inspected"))
     before = sorted((runs / "pspo").iterdir())
     assert main(["inspect", str(runs / "pspo"), "--quiet", *words]) == 2
-    assert_one_sentence(capsys.readouterr().err, says)
+    one_sentence(capsys.readouterr().err, says)
     assert sorted((runs / "pspo").iterdir()) == before
-
-
-def assert_one_sentence(text: str, says: str) -> None:
-    said = text.strip().splitlines()
-    assert len(said) == 1, text
-    assert said[0].startswith("pspo: ")
-    assert says in said[0]
 
 
 def test_unfinished_runs_and_missing_data_are_refused(runs, tmp_path, capsys) -> None:
@@ -167,9 +206,9 @@ def test_unfinished_runs_and_missing_data_are_refused(runs, tmp_path, capsys) ->
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(config | {"dataset": str(tmp_path / "lost.csv")}))
     assert main(["inspect", str(run), "--row", "0", "--quiet"]) == 2
-    assert_one_sentence(capsys.readouterr().err, "lost.csv")
+    one_sentence(capsys.readouterr().err, "lost.csv")
     (run / "result.json").unlink()
     assert main(["inspect", str(run), "--row", "0", "--quiet"]) == 2
-    assert_one_sentence(capsys.readouterr().err, "is not finished")
+    one_sentence(capsys.readouterr().err, "is not finished")
     assert main(["inspect", str(tmp_path), "--row", "0", "--quiet"]) == 2
-    assert_one_sentence(capsys.readouterr().err, "is not a run directory")
+    one_sentence(capsys.readouterr().err, "is not a run directory")

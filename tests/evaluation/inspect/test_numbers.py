@@ -134,7 +134,7 @@ def test_weights_of_pspos_models_follow_their_consistency(inspected) -> None:
 def test_fitted_critics_weight_models_in_the_scale_of_the_dataset(inspected) -> None:
     """The scale of F is its mean standard deviation over states of the dataset, not that of the inspected state."""
     case = inspected["td3bc"]
-    own = np.asarray(case.problem.action(case.compared))
+    own = np.asarray(case.problem.act(case.compared))
     key = jax.random.fold_in(jax.random.PRNGKey(0), 0)
     count = min(500, len(own))
     result = case.networks.posterior(case.compared[:count], own[:count], key)

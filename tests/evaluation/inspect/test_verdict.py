@@ -10,6 +10,7 @@ import pytest
 from pspo.evaluation.inspect.action import ActionColumn, PolicyAction
 from pspo.evaluation.inspect.action_values import BEST, POLICY, ActionValues, MarkedAction, QCurve
 from pspo.evaluation.inspect.coverage import CoverageColumn, StateCoverage
+from pspo.evaluation.inspect.dataset_value import Convergence
 from pspo.evaluation.inspect.disagreement import Disagreement
 from pspo.evaluation.inspect.model_predictions import ModelPrediction, ModelPredictions, PredictedColumn
 from pspo.evaluation.inspect.verdict import NO_WARNING, verdict
@@ -39,6 +40,7 @@ PARTS: dict[str, Any] = {
         0.0,
     ),
     "disagreement": Disagreement(0.1, 0.1, 50.0, 0.2, 0.2, 50.0, 2000),
+    "convergence": Convergence(-0.02, -2.0, 2.0),
 }
 
 
@@ -105,6 +107,13 @@ def test_no_warning() -> None:
             changed("disagreement", critics_percentile=95.1),
             changed("disagreement", critics_percentile=95.0),
         ),
+        (
+            "have not converged: their backups differ from Q by -0.02 at each step on average, which adds up to -2.01, "
+            "more than Q varies between states (2).",
+            changed("convergence", shift=-2.01),
+            changed("convergence", shift=2.0),
+        ),
+        ("critics have not converged", changed("convergence", shift=float("nan")), {}),
         ("not what the models predict: next x 1.41 (predicted 1 ± 0.1)", with_outcome(1.41), with_outcome(1.39)),
         ("not what the models predict: next x 0.59", with_outcome(0.59), with_outcome(None)),
     ],
@@ -140,3 +149,15 @@ def test_many_columns_are_not_all_named() -> None:
 )
 def test_nan_is_reported(changes, what) -> None:
     assert warnings(**changes)[0].startswith(f"Not finite: {what}.")
+
+
+def test_an_outcome_is_surprising_in_any_unit() -> None:
+    unit = 1e-9
+    first, reward = PARTS["models"].columns
+    small = first._replace(observed=1.5 * unit, expected_after_logged=1.0 * unit, std_after_logged=0.1 * unit)
+    coverage = changed("coverage", columns=[CoverageColumn("x", unit, 50.0, 0.0, 2.0 * unit)])
+    (sentence,) = warnings(**coverage, **changed("models", columns=[small, reward]))
+    assert "next x 1.5e-09 (predicted 1e-09" in sentence
+    small_reward = reward._replace(observed=1.5 * unit, expected_after_logged=1.0 * unit, std_after_logged=0.1 * unit)
+    (sentence,) = warnings(**changed("models", columns=[first, small_reward]))
+    assert "reward 1.5e-09" in sentence

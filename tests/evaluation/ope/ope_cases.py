@@ -8,11 +8,11 @@ import numpy as np
 
 from pspo.data import Dataset
 from pspo.data.normalise import Normaliser, fit_normaliser
-from pspo.evaluation.problem import EvaluationProblem, make_problem
+from pspo.evaluation.problem import EvaluatedReturn, EvaluationProblem, make_problem
 from pspo.nets.actors import Deterministic, LinearGaussian
 from pspo.nets.mlp import MLP
 from pspo.policies.policy import from_network
-from tests.algorithms.baseline_cases import f32
+from tests.arrays import f32
 
 METADATA = {"algo": "bc", "dataset": "made up", "task": None, "seed": 0, "preset": "smoke", "step": 1}
 
@@ -54,6 +54,10 @@ def constant(norm: Normaliser, unit: float) -> Deterministic:
     return Deterministic(linear(np.zeros((norm.features, 1)), [np.arctanh(unit)]))
 
 
-def made_problem(data: Dataset, network: Any = None, gamma: float = 1.0) -> EvaluationProblem:
-    norm = fit_normaliser(data, gamma)
-    return make_problem(from_network(network or gaussian(norm), norm, METADATA), data, gamma, gamma)
+def made_problem(
+    data: Dataset, network: Any = None, gamma: float = 1.0, horizon: int | None = None
+) -> EvaluationProblem:
+    """Of the return until episodes end, or over `horizon` steps."""
+    norm, longest = fit_normaliser(data, gamma), int(data.episode_lengths().max())
+    evaluated = EvaluatedReturn(gamma, horizon or longest, horizon is not None)
+    return make_problem(from_network(network or gaussian(norm), norm, METADATA), data, evaluated, gamma)

@@ -18,9 +18,10 @@ from pspo.evaluation.density import BEHAVIOURS
 from pspo.evaluation.ope import ESTIMATORS, estimate_run, selection
 from pspo.evaluation.ope.estimate_run import estimate_return
 from pspo.evaluation.ope.estimator import EstimatorInputs
-from pspo.evaluation.problem import make_problem
+from pspo.evaluation.problem import make_problem, return_to_evaluate
 from pspo.policies.policy import load_policy
 from pspo.runs.directory import open_run
+from tests.refusals import one_sentence
 
 TINY = ["--preset", "smoke", "--quiet", "--episodes", "500"]
 
@@ -53,6 +54,7 @@ def test_every_method_gives_an_estimate_with_an_interval(runs, estimated, algo) 
     found = estimated[algo]
     assert json.loads((runs / algo / "ope.json").read_text()) == found
     assert (found["gamma"], found["horizon"], found["confidence"], found["data"]) == (1.0, 20, 0.9, "liquidation")
+    assert (found["bounded"], found["quantity"]) == (False, "sum of rewards until the episode ends")
     assert [e["method"] for e in found["estimates"]] == [info.title for info in ESTIMATORS.values()]
     for e in found["estimates"]:
         assert e["low"] <= e["value"] <= e["high"]
@@ -81,6 +83,15 @@ def test_an_estimated_behaviour_density_gives_a_warning(runs, estimated) -> None
     assert estimate_run._known_behaviour("liquidation.csv") is None  # which may hold anything
 
 
+def test_fitted_q_says_where_the_policy_was_trained_on_the_data(runs, estimated) -> None:
+    flatters = lambda warnings: "the policy was trained on these data" in " ".join(warnings)  # noqa: E731
+    own = {e["method"]: flatters(e["warnings"]) for e in estimated["bc"]["estimates"]}
+    assert [method for method, said in own.items() if said] == ["fitted Q"]
+    for data, said in ((load_dataset("liquidation"), True), (runs / "other.npz", False)):
+        (found,) = estimate_return(runs / "bc", data, methods=["fitted-q"]).estimates
+        assert flatters(found.warnings) == said
+
+
 def test_another_dataset_writes_nothing_into_the_run(runs, capsys) -> None:
     run = runs / "bc"
     before = (run / "ope.json").read_bytes()
@@ -94,6 +105,24 @@ def test_another_dataset_writes_nothing_into_the_run(runs, capsys) -> None:
     assert "In the simulator" not in text.out  # whose returns are not discounted
     assert "doubly" not in text.out
     assert (run / "ope.json").read_bytes() == before
+
+
+def test_a_horizon_bounds_all_methods_and_the_dataset_alike(runs, capsys) -> None:
+    words = ["--data", str(runs / "other.npz"), "--quiet", "--horizon", "2"]
+    assert main(["ope", str(runs / "bc"), *words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    data = load_dataset(runs / "other.npz")
+    two = np.add.reduceat(np.where(data.ages() < 2, data.reward, 0.0), data.episode_starts)
+    whole = data.terminal[data.episode_end]
+    assert (found["gamma"], found["horizon"], found["bounded"]) == (1.0, 2, True)
+    assert found["quantity"] == "sum of rewards over 2 steps"
+    assert found["dataset_return"] == pytest.approx(two[whole].mean(), rel=0.02)
+    assert found["simulator_return"] is None  # which plays whole episodes
+    assert [e["method"] for e in found["estimates"]] == [info.title for info in ESTIMATORS.values()]
+    assert main(["ope", str(runs / "bc"), *words, "--methods", "importance"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"Mean sum of rewards over 2 steps, on {data.name}" in text
+    assert f"the dataset's own │ {found['dataset_return']:.2f}" in text
 
 
 def test_estimates_as_text(runs, tmp_path, capsys) -> None:
@@ -130,7 +159,7 @@ def test_pspos_own_posterior_is_used_only_on_its_own_dataset(runs) -> None:
 
     def models(data):
         config = evaluation_config(data, "smoke")
-        problem = make_problem(load_policy(run.path), data, None, 1.0, config.pspo.gamma)
+        problem = make_problem(load_policy(run.path), data, return_to_evaluate(data, 1.0), config.pspo.gamma)
         return Inputs(problem, config, run).models_and_critics
 
     assert models(load_dataset("liquidation")).own
@@ -156,6 +185,7 @@ def changed(runs: Path, tmp_path: Path, **changes: Any) -> Path:
         (["--gamma", "1.5"], "gamma=1.5 is out of range"),
         (["--gamma", "nan"], "gamma=nan is out of range"),
         (["--gamma", "0"], "gamma=0.0 is out of range"),
+        (["--horizon", "0"], "horizon=0 is out of range"),
         (["--confidence", "90"], "confidence=90.0 is out of range"),
         (["--threads", "0"], "--threads 0 is out of range"),
         (["--methods", "fitted-w"], "did you mean 'fitted-q'"),
@@ -164,35 +194,28 @@ def changed(runs: Path, tmp_path: Path, **changes: Any) -> Path:
 )
 def test_bad_arguments_are_refused(runs, words, says, capsys) -> None:
     assert main(["ope", str(runs / "bc"), "--quiet", *words]) == 2
-    assert_one_sentence(capsys.readouterr().err, says)
-
-
-def assert_one_sentence(text: str, says: str) -> None:
-    said = text.strip().splitlines()
-    assert len(said) == 1, text
-    assert said[0].startswith("pspo: ")
-    assert says in said[0]
+    one_sentence(capsys.readouterr().err, says)
 
 
 def test_an_unfinished_run_is_refused_before_any_estimate(runs, tmp_path, capsys, monkeypatch) -> None:
     run = changed(runs, tmp_path)
     (run / "result.json").unlink()
     assert main(["ope", str(run), "--quiet"]) == 2
-    assert_one_sentence(capsys.readouterr().err, f"{run} is not finished: `pspo resume {run}` first.")
+    one_sentence(capsys.readouterr().err, f"{run} is not finished: `pspo resume {run}` first.")
     monkeypatch.setattr(estimate_run, "estimate_return", lambda *_, **__: pytest.fail("it was estimated"))
     assert main(["select", str(runs / "bc"), str(run), "--quiet"]) == 2
-    assert_one_sentence(capsys.readouterr().err, "is not finished")
+    one_sentence(capsys.readouterr().err, "is not finished")
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path, capsys) -> None:
     assert main(["ope", str(tmp_path), "--quiet"]) == 2
-    assert_one_sentence(capsys.readouterr().err, "is not a run directory")
+    one_sentence(capsys.readouterr().err, "is not a run directory")
 
 
 def test_data_that_changed_are_refused(runs, tmp_path, capsys) -> None:
     run = changed(runs, tmp_path, dataset=str(runs / "other.npz"))
     assert main(["ope", str(run), "--quiet"]) == 2
-    assert_one_sentence(capsys.readouterr().err, "have changed since it was trained")
+    one_sentence(capsys.readouterr().err, "have changed since it was trained")
 
 
 def test_data_of_another_size_or_with_nan_are_refused(runs, tmp_path) -> None:
@@ -220,5 +243,5 @@ def test_runs_on_different_data_do_not_compare(runs, tmp_path, capsys) -> None:
     manifest = json.loads((run / "manifest.json").read_text()) | {"data_hash": "another"}
     (run / "manifest.json").write_text(json.dumps(manifest))
     assert main(["select", str(runs / "bc"), str(run), "--quiet"]) == 2
-    assert_one_sentence(capsys.readouterr().err, "different data")
+    one_sentence(capsys.readouterr().err, "different data")
     assert selection.estimate_runs([runs / "bc"] * 2, str) == [str(runs / "bc")] * 2

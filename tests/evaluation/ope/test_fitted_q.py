@@ -1,4 +1,4 @@
-"""Fitted Q evaluation on a chain with known values."""
+"""Fitted Q evaluation on a Markov chain with known values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import scipy.stats
 
 from pspo.data import Dataset, load_dataset
 from pspo.data.normalise import fit_normaliser
-from pspo.evaluation.fitted_critics import FittedQ, FittedQConfig, fit_q
+from pspo.evaluation import fitted_critics
+from pspo.evaluation.fitted_critics import FittedQ, FittedQConfig, fit_q, steps_share
 from pspo.evaluation.ope.fitted_q import bellman_residual, estimate_by_critics, summarise
 from tests.evaluation.ope.ope_cases import constant, gaussian, linear, made_dataset, made_problem
 
@@ -19,7 +20,7 @@ GAMMA, ACTION, STEPS = 0.8, 0.5, 4
 EXACT = sum(GAMMA**k * (k + ACTION) for k in range(STEPS))
 
 
-def chain(terminals: bool = True, seed: int = 0) -> Dataset:
+def markov_chain(terminals: bool = True, seed: int = 0) -> Dataset:
     """Positions 0 to 3, one after the other; the reward is position plus action. Every third episode is truncated."""
     lengths = np.where(np.arange(150) % 3 == 2, 2, STEPS)
     position = np.concatenate([np.arange(n) for n in lengths]).astype(float)
@@ -41,7 +42,7 @@ def value(data: Dataset, gamma: float = GAMMA) -> float:
 
 
 def test_critics_reach_the_exact_value_though_episodes_are_truncated() -> None:
-    found = estimate_by_critics(*estimate(chain()), 0.9)
+    found = estimate_by_critics(*estimate(markov_chain()), 0.9)
     assert found.value == pytest.approx(EXACT, rel=0.03)
     assert found.low < EXACT < found.high
     assert found.actions == "mode"
@@ -50,15 +51,79 @@ def test_critics_reach_the_exact_value_though_episodes_are_truncated() -> None:
 @pytest.mark.parametrize(("terminals", "gamma"), [(True, 1.0), (False, GAMMA)])
 def test_backups_without_discount_or_terminals_miss_the_value(terminals, gamma) -> None:
     """The test above can fail: both mistakes lead far away."""
-    assert abs(value(chain(terminals), gamma) - EXACT) > 0.15 * EXACT
+    assert abs(value(markov_chain(terminals), gamma) - EXACT) > 0.15 * EXACT
 
 
 def test_undiscounted_values_are_sums_of_rewards() -> None:
-    assert value(chain(), 1.0) == pytest.approx(sum(k + ACTION for k in range(STEPS)), rel=0.03)
+    assert value(markov_chain(), 1.0) == pytest.approx(sum(k + ACTION for k in range(STEPS)), rel=0.03)
+
+
+def drift(horizon: int, seed: int = 0) -> Dataset:
+    """x' = 0.9 x + 0.5 a + noise, r = 1 - x^2; every episode is cut after so many steps, and time is not observed."""
+    rng = np.random.default_rng(seed)
+    x, rows = rng.normal(1.0, 0.5, size=400), []
+    action, noise = rng.uniform(-1, 1, size=(horizon, 400)), 0.3 * rng.normal(size=(horizon, 400))
+    for t in range(horizon):
+        after = 0.9 * x + 0.5 * action[t] + noise[t]
+        rows.append((x, after, action[t], 1.0 - x**2))
+        x = after
+    obs, after, action, reward = (np.stack(part, axis=1).reshape(-1) for part in zip(*rows, strict=True))
+    states = (np.stack([part, np.zeros(len(part))], axis=1) for part in (obs, after))
+    fields = dict(zip(("obs", "next_obs"), states, strict=True))
+    return made_dataset([horizon] * 400, [False] * 400, **fields, action=action[:, None], reward=reward)
+
+
+def exact_drift(data: Dataset, horizon: int) -> float:
+    """Mean and variance of x, step by step, under the constant action."""
+    mean, variance, total = data.obs[data.episode_starts, 0].astype(float), 0.0, 0.0
+    for _ in range(horizon):
+        total = total + 1.0 - mean**2 - variance
+        mean, variance = 0.9 * mean + 0.5 * ACTION, 0.81 * variance + 0.09
+    return float(np.mean(total))
+
+
+@pytest.mark.parametrize("horizon", [3, 8])
+def test_critics_of_so_many_steps_reach_the_exact_return(horizon) -> None:
+    """Without a discount and without a terminal: critics of all rewards have no finite value here.
+
+    The second horizon is that of the episodes, the first is shorter.
+    """
+    data = drift(8)
+    problem = made_problem(data, constant(fit_normaliser(data, 1.0), ACTION), 1.0, horizon)
+    exact = exact_drift(data, horizon)
+    found = estimate_by_critics(problem, fit_q(problem, SMALL), 0.9)
+    assert abs(exact_drift(data, horizon - 1) - exact) > 0.2 * abs(exact)  # one step more or less would show
+    assert found.value == pytest.approx(exact, rel=0.1)
+    assert abs(found.numbers["bellman_residual"]) < 0.1 * abs(exact)
+
+
+def test_the_last_critic_counts_no_step_and_the_share_is_discounted() -> None:
+    np.testing.assert_allclose(steps_share(0.5, 3), [0.0, 1.0 / 1.75, 1.5 / 1.75, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(steps_share(1.0, 4), [0.0, 0.25, 0.5, 0.75, 1.0], rtol=1e-6)
+
+
+def test_the_bellman_residual_of_so_many_steps_against_a_loop() -> None:
+    data, horizon = markov_chain(), 3
+    problem = made_problem(data, constant(fit_normaliser(data, GAMMA), ACTION), GAMMA, horizon)
+    weights = np.random.default_rng(0).normal(size=(problem.norm.features + 2, 1))
+    share = np.array([0.0, 1.0, 1.0 + GAMMA, 1.0 + GAMMA + GAMMA**2]) / (1.0 + GAMMA + GAMMA**2)
+    raw = FittedQ(linear([weights], [[0.5]]), np.ones((1, 150)), steps_share(GAMMA, horizon))
+    scale, total = float(problem.norm.reward_scale), 0.0
+
+    def q(obs, action, left):
+        x = np.concatenate([problem.norm.encode(obs), [action, left / horizon]]).astype(float)
+        return scale * share[left] * (float((x @ weights)[0]) + 0.5)
+
+    for i, age in enumerate(data.ages()):
+        if age < horizon:
+            left = horizon - age
+            ahead = 0.0 if data.terminal[i] else q(data.next_obs[i], ACTION, left - 1)
+            total += GAMMA**age * (data.reward[i] + GAMMA * ahead - q(data.obs[i], data.action[i, 0], left))
+    assert bellman_residual(problem, raw) == pytest.approx(total / 150, rel=1e-4)
 
 
 def test_a_stochastic_policy_has_the_value_of_its_mean_for_linear_rewards() -> None:
-    data = chain()
+    data = markov_chain()
     noisy = gaussian(fit_normaliser(data, GAMMA), slope=(0.0, 0.0), bias=0.3, log_std=-1.6)
     problem, fitted = estimate(data, network=noisy, sampled=True)
     starts = problem.starts[:1]
@@ -68,7 +133,7 @@ def test_a_stochastic_policy_has_the_value_of_its_mean_for_linear_rewards() -> N
 
 
 def test_an_episode_without_weight_has_no_influence(monkeypatch) -> None:
-    data = chain()
+    data = markov_chain()
     odd = np.repeat(np.arange(150) % 2 == 1, data.episode_lengths())
     fields = {name: getattr(data, name) for name in ("obs", "next_obs", "action", "terminal", "timeout")}
     spoiled = made_dataset(data.episode_lengths(), np.ones(150, bool), **fields, reward=data.reward + 5.0 * odd)
@@ -84,7 +149,7 @@ def test_an_episode_without_weight_has_no_influence(monkeypatch) -> None:
 
 def test_the_bellman_residual_vanishes_once_critics_are_fitted() -> None:
     """Against a loop over the dataset with a linear critic; close to zero once fitted."""
-    data = chain()
+    data = markov_chain()
     problem = made_problem(data, constant(fit_normaliser(data, GAMMA), ACTION), GAMMA)
     weights = np.random.default_rng(0).normal(size=(problem.norm.features + 1, 1))
     raw = FittedQ(linear([weights, 3.0 * weights], [[0.5], [0.1]]), np.ones((2, 150)))
@@ -127,3 +192,23 @@ def test_default_critics_fit_the_last_rewards_of_episodes() -> None:
     features, action = problem.norm.encode(fresh.obs[ends]), problem.norm.unit_action(fresh.action[ends])
     q = np.asarray(fitted.q(features, action)).mean(0) * float(problem.norm.reward_scale)
     assert np.sqrt(np.mean(np.square(q - fresh.reward[ends]))) < 3.0
+
+
+def test_progress_counts_steps_that_are_done(monkeypatch) -> None:
+    """A call of a compiled program returns before its work is done."""
+    events: list[str] = []
+
+    class Pending:
+        def block_until_ready(self) -> Pending:
+            events.append("done")
+            return self
+
+    def learn(*_: object) -> tuple[None, Pending, None]:
+        events.append("started")
+        return None, Pending(), None
+
+    config = FittedQConfig(critics=2, width=4, steps=4, chunk=2, batch=8)
+    monkeypatch.setattr(fitted_critics, "_compile", lambda config: learn)
+    problem = made_problem(markov_chain(), constant(fit_normaliser(markov_chain(), GAMMA), ACTION), GAMMA)
+    fit_q(problem, config, progress=lambda stage, done, *_: events.append(f"{done} steps"))
+    assert events == ["started", "done", "2 steps", "started", "done", "4 steps"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pspo.data import Dataset
 from pspo.data.normalise import fit_normaliser
 from pspo.evaluation.fitted_critics import FittedQ
 from pspo.evaluation.ope import importance
@@ -17,6 +19,8 @@ from pspo.evaluation.ope.importance import (
     estimate_by_weights,
     mean_dataset_return,
 )
+from pspo.evaluation.problem import return_to_evaluate
+from pspo.evaluation.run_verdict import dataset_interval
 from tests.evaluation.ope.ope_cases import gaussian, linear, made_dataset, made_problem
 
 LENGTHS, ENDED = np.array([3, 1, 4, 2, 4]), np.array([True, True, False, False, True])
@@ -97,6 +101,56 @@ def test_the_mean_return_of_the_dataset_with_truncated_episodes() -> None:
     assert mean_dataset_return(problem) == pytest.approx(
         by_loops(np.zeros(14), problem.dataset.reward, GAMMA), rel=1e-12
     )
+
+
+def test_the_last_row_of_a_cut_episode_counts_without_a_next_state() -> None:
+    """Four rows per episode, three transitions: the return of the dataset is that of four steps."""
+    reward = np.random.default_rng(0).normal(size=20)
+    ends = np.arange(20) % 4 == 3
+    data = Dataset.from_arrays(
+        {
+            "observations": np.random.default_rng(1).normal(size=(20, 2)),
+            "actions": np.random.default_rng(2).uniform(-1, 1, size=(20, 1)),
+            "rewards": reward,
+            "terminals": np.zeros(20, bool),
+            "timeouts": ends,
+        }
+    )
+    assert data.size == 15
+    evaluated = return_to_evaluate(data, 0.99)
+    assert tuple(evaluated) == (1.0, 4, True)
+    problem = made_problem(data, horizon=evaluated.horizon)
+    assert mean_dataset_return(problem) == pytest.approx(reward.sum() / 5, rel=1e-6)
+    assert dataset_interval(data, horizon=4).value == pytest.approx(reward.sum() / 5, rel=1e-6)
+    assert data.summary()["return_mean"] == pytest.approx(reward.sum() / 5, rel=1e-6)
+    # Importance sampling: the weight of the step before.
+    ratio = np.random.default_rng(1).normal(size=15)
+    found = estimate_by_weights(problem, ratio, 0.9)
+    all_rows = np.insert(ratio, np.arange(3, 16, 3), 0.0)
+    expected = by_loops(all_rows, reward, 1.0, lengths=np.full(5, 4), ended=np.zeros(5, bool))
+    assert found.value == pytest.approx(expected, rel=1e-5)
+    assert found.numbers["truncated_weight"] == 0.0
+
+
+@pytest.mark.parametrize("horizon", [1, 3, 4])
+def test_steps_after_the_horizon_do_not_count(horizon) -> None:
+    data, ratio = made_dataset(LENGTHS, ENDED), log_ratio()
+    problem = made_problem(data, gamma=GAMMA, horizon=horizon)
+    before = np.where(data.ages() < horizon, data.reward, 0.0)
+    found = estimate_by_weights(problem, ratio, 0.9)
+    assert found.value == pytest.approx(by_loops(ratio, before, GAMMA), rel=1e-10)
+    assert found.numbers["truncated_weight"] == 0.0
+    assert mean_dataset_return(problem) == pytest.approx(by_loops(np.zeros(14), before, GAMMA), rel=1e-10)
+
+
+def test_a_horizon_beyond_the_dataset_leaves_its_return_unknown() -> None:
+    """Two of five episodes were cut, none is longer than four: three steps of seven are unknown for those two."""
+    data = made_dataset(LENGTHS, ENDED)
+    problem = made_problem(data, horizon=7)
+    assert estimate_by_weights(problem, log_ratio(), 0.9).numbers["truncated_weight"] == pytest.approx(0.4 * 3 / 7)
+    assert np.isnan(mean_dataset_return(problem))
+    complete = made_dataset(LENGTHS, [True] * 5)  # nothing follows a terminal state
+    assert mean_dataset_return(made_problem(complete, horizon=7)) == pytest.approx(complete.episode_returns().mean())
 
 
 def test_the_interval_is_a_bootstrap_over_episodes() -> None:
@@ -277,6 +331,19 @@ def test_with_the_exact_critic_doubly_robust_has_no_variance(lengths, ended) -> 
         problem._replace(gamma=0.9), ratio, exact, 0.9
     )  # this critic is no longer exact
     assert abs(wrong.value - 4.0) > 0.1
+
+
+@pytest.mark.parametrize("horizon", [1, 3, 6])
+def test_with_the_exact_critic_of_so_many_steps_doubly_robust_has_no_variance(horizon) -> None:
+    """Every step pays one and nothing ends: Q_h is h. The dataset shows four steps, the critic the rest."""
+    lengths = np.array([4, 2, 4, 1, 3])
+    data = made_dataset(lengths, np.zeros(5, bool), reward=np.ones(14))
+    problem = made_problem(data, horizon=horizon)
+    share = jnp.arange(horizon + 1) / horizon
+    inputs = problem.norm.features + 2  # action, steps left
+    exact = FittedQ(linear(np.zeros((1, inputs, 1)), [[horizon / problem.norm.reward_scale]]), None, share)  # pyright: ignore
+    found = estimate_by_weights_and_critics(problem, log_ratio(scale=2.0), exact, 0.9)
+    np.testing.assert_allclose([found.value, found.low, found.high], horizon, atol=1e-4)
 
 
 def test_the_remaining_variance_is_that_of_the_first_states() -> None:

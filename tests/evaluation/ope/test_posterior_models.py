@@ -25,7 +25,7 @@ from pspo.evaluation.ope.posterior_models import PosteriorModels, estimate_by_mo
 from pspo.evaluation.ope.return_estimate import effective_size, t_quantile, weighted_quantiles
 from pspo.evaluation.problem import EvaluationProblem
 from pspo.nets.actors import Deterministic
-from tests.algorithms.baseline_cases import f32
+from tests.arrays import f32
 from tests.dynamics.dynamics_cases import plain_norm, unlimited
 from tests.evaluation.ope.ope_cases import linear
 

@@ -17,9 +17,12 @@ from pspo.evaluation.ope.selection import rank
 VALUE, LOW, TRUTH = [3.0, 5.0, 1.0, 4.0], [2.5, 0.0, 0.5, 3.0], [30.0, 20.0, 10.0, 40.0]
 
 
-def estimated(value: float, low: float, truth: float | None, gamma: float = 1.0, name: str = "run") -> RunEstimates:
+def estimated(
+    value: float, low: float, truth: float | None, gamma: float = 1.0, name: str = "run", horizon: int = 20
+) -> RunEstimates:
     estimate = ReturnEstimate("fitted Q", value, low, 2 * value - low, "mode", {}, [] if value > 2 else ["it is low."])
-    return RunEstimates(Path(name), "made up", gamma, 0.9, 20, [estimate], {"doubly robust": "no noise."}, 1.0, truth)
+    unavailable = {"doubly robust": "no noise."}
+    return RunEstimates(Path(name), "made up", gamma, 0.9, horizon, [estimate], unavailable, 1.0, truth)
 
 
 def all_estimated(truth=TRUTH) -> list[RunEstimates]:
@@ -66,7 +69,8 @@ def test_nan_comes_last() -> None:
 @pytest.mark.parametrize(
     ("runs", "method", "says"),
     [
-        ([estimated(1.0, 0.0, None), estimated(1.0, 0.0, None, gamma=0.9)], "fitted Q", "different discounts.*--gamma"),
+        ([estimated(1.0, 0.0, None), estimated(1.0, 0.0, None, gamma=0.9)], "fitted Q", "not the same.*--gamma"),
+        ([estimated(1.0, 0.0, None), estimated(1.0, 0.0, None, horizon=9)], "fitted Q", "not the same.*--horizon"),
         ([estimated(1.0, 0.0, None)], "doubly robust", "run has no estimate by doubly robust: no noise."),
     ],
 )
@@ -84,7 +88,7 @@ def test_the_tables_show_all_numbers_and_warnings(capsys) -> None:
         "run-3 │ 4.00 │ 3.00 │ 40.00",
         "loses 0.00",
         "15.00",
-        "Warning for run-2: it is low.",
+        "warning: run-2: it is low.",
     )
     for words in ranked:
         assert words in text
@@ -93,8 +97,8 @@ def test_the_tables_show_all_numbers_and_warnings(capsys) -> None:
     for words in (
         "1.00 │ 0.50 to 1.50",
         "90 % interval",
-        "Warning for fitted Q: it is low.",
-        "No doubly robust: no",
+        "warning: fitted Q: it is low.",
+        "note: no doubly robust: no",
         "returns 10.00",
     ):
         assert words in text
@@ -110,4 +114,4 @@ def test_contradictions_are_named(capsys) -> None:
     assert found.contradictions == [("a", "c"), ("d", "g")]
     assert found.as_dict()["contradictions"] == [["a", "c"], ["d", "g"]]
     print_estimates(found)
-    assert "D and g contradict each other" in " ".join(capsys.readouterr().out.split())
+    assert "warning: d and g contradict each other" in " ".join(capsys.readouterr().out.split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class MarkedAction(NamedTuple):
     """An action to compare with the policy's."""
 
     name: str
-    action: list[float]
+    action: list[Any]  # a number for each column, or one label
     q: float
     std: float
     gain: float  # over the policy's action
@@ -50,6 +50,9 @@ class ActionValues(NamedTuple):
     critic_value: str  # "mean" or "min"
     curves: list[QCurve]
     marks: list[MarkedAction]  # the policy's action first
+    penalty: float | None = None
+    """What PSPO's Q subtracts per nat of divergence from mu at each later step; None where Q has no such cost."""
+    label_q: tuple[float, ...] = ()  # of discrete actions, which have no curves: Q of every label
 
     def mark(self, name: str) -> MarkedAction:
         return next(mark for mark in self.marks if mark.name == name)
@@ -97,7 +100,16 @@ def values_of(
             for i, (name, line) in enumerate(zip(names, lines, strict=True))
         ],
         marks=[_mark(networks, obs, name, unit, at_policy) for name, unit in marked.items()],
+        penalty=penalty_of(networks),
     )
+
+
+def penalty_of(networks: Networks) -> float | None:
+    """alpha of Eq. (8), in the dataset's unit of reward."""
+    config = networks.evaluators.config
+    if not networks.evaluators.own or not config.reference_term:
+        return None
+    return float(config.alpha * networks.norm.reward_scale)
 
 
 def action_line(unit: np.ndarray, column: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,6 +30,12 @@ class CoverageColumn(NamedTuple):
     @property
     def outside(self) -> bool:
         return not self.low <= self.value <= self.high
+
+    @property
+    def digits(self) -> int:
+        """Significant digits that show a thousandth of the range: more than four where the numbers are large."""
+        largest, width = max(abs(self.low), abs(self.high)), self.high - self.low
+        return max(4, 3 + math.ceil(math.log10(largest / width))) if 0.0 < width < math.inf else 4
 
 
 class StateCoverage(NamedTuple):
@@ -92,5 +99,5 @@ def _copies(tree: KDTree, point: np.ndarray) -> int:
 
 def _distances(tree: KDTree, points: np.ndarray, count: int) -> np.ndarray:
     """To the `count`-th nearest state of the dataset, the state itself excluded once."""
-    found = np.asarray(tree.query(points, count + 1)[0]).reshape(len(points), count + 1)
-    return np.where(found[:, 0] <= SAME, found[:, count], found[:, max(count - 1, 0)])
+    distances = np.asarray(tree.query(points, count + 1)[0]).reshape(len(points), count + 1)
+    return np.where(distances[:, 0] <= SAME, distances[:, count], distances[:, max(count - 1, 0)])

@@ -124,14 +124,14 @@ def _following(
 ) -> list[PredictedColumn]:
     now = [*obs.tolist(), None]
     columns = zip([*names, REWARD], now, *mix(predicted.weight, predicted.mean, predicted.std), strict=True)
-    found = [PredictedColumn(name, here, *map(float, numbers)) for name, here, *numbers in columns]
+    predictions = [PredictedColumn(name, here, *map(float, numbers)) for name, here, *numbers in columns]
     if logged is None:
-        return found
+        return predictions
     unit = np.clip(networks.norm.unit_action(np.asarray(logged.action, np.float32)), -1.0, 1.0).astype(np.float32)
     then = predict_pool(networks, obs, unit)
     expected, model_std, chance_std = mix(then.weight, then.mean, then.std)
     observed = [*(logged.next_obs or [None] * len(obs)), logged.reward]
     return [
         column._replace(observed=real, expected_after_logged=float(mean), std_after_logged=float(np.hypot(a, b)))
-        for column, real, mean, a, b in zip(found, observed, expected, model_std, chance_std, strict=True)
+        for column, real, mean, a, b in zip(predictions, observed, expected, model_std, chance_std, strict=True)
     ]

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from pspo.algorithms.common.behaviour import load_or_fit_reference
 from pspo.algorithms.pspo.posterior import PosteriorBackup, f_scale
 from pspo.core.progress import Progress
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble
 from pspo.evaluation.config import EvaluationConfig
+from pspo.evaluation.density import behaviour_policy
 from pspo.evaluation.fitted_critics import load_or_fit_critics
 from pspo.evaluation.models_and_critics import (
     ModelsAndCritics,
@@ -68,8 +68,7 @@ def load_networks(
         evaluators = own_models_and_critics(trained)
         posterior = partial(_compiled(evaluators), evaluators.arrays, None)
         return Networks(evaluators, trained.setup.arrays.reference, posterior)
-    show = partial(progress, "behaviour density")
-    reference, _ = load_or_fit_reference(problem.dataset, problem.norm, config.pspo.reference, 0, show)
+    reference = behaviour_policy(problem, config.pspo.reference, progress)
     critics = load_or_fit_critics(problem, config.fitted_q, progress)
     evaluators = fitted_models_and_critics(problem, config.pspo, critics, progress)
     posterior = partial(_compiled(evaluators), evaluators.arrays)

@@ -7,28 +7,35 @@ import math
 from rich.console import Console
 from rich.table import Table
 
+from pspo.core.terminal import console as plain_console
+from pspo.evaluation.inspect.action_values import LOGGED, POLICY
 from pspo.evaluation.inspect.coverage import NEIGHBOURS
-from pspo.evaluation.inspect.inspection import OWN, Inspection
+from pspo.evaluation.inspect.inspection import Inspection
+from pspo.evaluation.inspect.labels import LabelValue
 from pspo.evaluation.inspect.model_predictions import ModelPredictions, PredictedColumn
 
 SHOWN_MODELS = (3, 2)  # with the highest and the lowest weight
 
 
-def print_inspection(found: Inspection) -> None:
-    console = Console(highlight=False)
-    console.print(f"The policy of {found.run} ({found.algo}) in {found.title}, evaluated with {found.evaluated_with}.")
-    _state(console, found)
-    _action(console, found)
-    _values(console, found)
-    _models(console, found)
-    _disagreement(console, found)
+def print_inspection(inspection: Inspection) -> None:
+    console = plain_console()
+    policy = f"The policy of {inspection.run} ({inspection.algo})"
+    console.print(f"{policy} in {inspection.title}, evaluated with {inspection.evaluated_with}.")
+    _state(console, inspection)
+    if inspection.labels:
+        _labels(console, inspection, inspection.labels)
+    else:
+        _action(console, inspection)
+        _values(console, inspection)
+    _models(console, inspection)
+    _disagreement(console, inspection)
     _heading(console, "Verdict")
-    for sentence in found.verdict:
+    for sentence in inspection.verdict:
         console.print(f"- {sentence}")
 
 
 def _heading(console: Console, words: str) -> None:
-    console.print(f"\n[bold]{words}[/bold]")
+    console.print(f"\n{words}", style="bold")
 
 
 def _table(*columns: str) -> Table:
@@ -42,13 +49,14 @@ def _g(number: float | None, digits: int = 4) -> str:
     return "-" if number is None else f"{number:.{digits}g}"
 
 
-def _state(console: Console, found: Inspection) -> None:
-    coverage = found.coverage
+def _state(console: Console, inspection: Inspection) -> None:
+    coverage = inspection.coverage
     _heading(console, "The state in the dataset")
     table = _table("column", "value", "percentile", "range of the data")
     for c in coverage.columns:
         note = "outside" if c.outside else f"{c.percentile:.1f}"
-        table.add_row(c.name, _g(c.value), note, f"{_g(c.low)} to {_g(c.high)}")
+        value, low, high = (_g(number, c.digits) for number in (c.value, c.low, c.high))
+        table.add_row(c.name, value, note, f"{low} to {high}")
     console.print(table)
     console.print(
         f"The {NEIGHBOURS}th nearest state of the dataset is {coverage.distance:.2g} standard deviations away (median: "
@@ -57,15 +65,36 @@ def _state(console: Console, found: Inspection) -> None:
     )
 
 
-def _action(console: Console, found: Inspection) -> None:
-    action = found.action
+def _labels(console: Console, inspection: Inspection, labels: list[LabelValue]) -> None:
+    """A row per label: what the policy does and why, in one table."""
+    _heading(console, "What the policy does, and why")
+    marks = {mark.name: mark.action[0] for mark in inspection.values.marks}
+    table = _table("action", "policy", "mu", "nearby", "Q", "± critics", "gain", "± critics", "")
+    for label in labels:
+        row = [str(label.label), f"{label.probability:.3f}", f"{label.reference:.3f}", str(label.nearby)]
+        is_chosen = label.label == marks[POLICY]
+        gain = ["", ""] if is_chosen else [f"{label.gain:+.3g}", _g(label.gain_std, 2)]
+        words = ["policy"] * is_chosen + ["logged"] * (marks.get(LOGGED) == label.label)
+        note = ", ".join([*words, *["not available"] * (not label.available)])
+        table.add_row(*row, _g(label.q), _g(label.std, 2), *gain, note)
+    console.print(table)
+    console.print(
+        "policy and mu: probabilities; mu is the behaviour that produced the dataset. nearby: how often the action was "
+        f"taken in the nearest states of the dataset. Q is {q_meaning(inspection)}; the "
+        f"{inspection.values.critic_value} of {inspection.values.critics} critics. Gain: over the policy's Q."
+    )
+    _returns_from_here(console, inspection)
+
+
+def _action(console: Console, inspection: Inspection) -> None:
+    action = inspection.action
     _heading(console, "What the policy does")
-    logged = ["logged"] if found.logged else []
+    logged = ["logged"] if inspection.logged else []
     table = _table("column", "action", "std", "bounds", "mu's mode", "90 % of mu", *logged)
     for i, c in enumerate(action.columns):
         reference = f"{_g(c.reference_range[0], 2)} to {_g(c.reference_range[1], 2)}"
         row = [c.name, _g(c.value), f"± {c.noise:.2g}" if c.noise > 0 else "none", f"{_g(c.low)} to {_g(c.high)}"]
-        done = [_g(found.logged.action[i])] if found.logged else []
+        done = [_g(inspection.logged.action[i])] if inspection.logged else []
         table.add_row(*row, _g(c.reference), reference, *done)
     console.print(table)
     away = f"{abs(action.below_mode):.1f} nats {'below' if action.below_mode >= 0 else 'above'}"
@@ -78,8 +107,8 @@ def _action(console: Console, found: Inspection) -> None:
     )
 
 
-def _values(console: Console, found: Inspection) -> None:
-    values = found.values
+def _values(console: Console, inspection: Inspection) -> None:
+    values = inspection.values
     _heading(console, "Why: Q by action")
     table = _table("action", "value", "Q", "± critics", "gain", "± critics")
     for mark in values.marks:
@@ -88,31 +117,49 @@ def _values(console: Console, found: Inspection) -> None:
         table.add_row(mark.name, ", ".join(_g(a, 3) for a in mark.action), _g(mark.q), _g(mark.std, 2), *gain)
     console.print(table)
     console.print(
-        f"Q is {q_meaning(found)}; the {values.critic_value} of {values.critics} critics. Gain: over the policy's Q."
+        f"Q is {q_meaning(inspection)}; the {values.critic_value} of {values.critics} critics. "
+        "Gain: over the policy's Q."
     )
-    if found.logged:
-        known = "" if found.logged.return_to_go_known else " up to a time-out"
-        console.print(f"The return from here in the dataset was {found.logged.return_to_go:.4g}{known}.")
+    _returns_from_here(console, inspection)
 
 
-def q_meaning(found: Inspection) -> str:
-    gamma = found.values.gamma
-    what = "the sum of rewards from here" if gamma == 1.0 else f"the sum of rewards from here, discounted by {gamma:g}"
-    return what + (", minus PSPO's penalty for deviating from mu later on" if found.evaluated_with == OWN else "")
+def _returns_from_here(console: Console, inspection: Inspection) -> None:
+    if inspection.dataset_return is not None:
+        console.print(
+            f"The dataset's own return from the {len(inspection.nearby_actions)} nearest states, in the same unit: "
+            f"{inspection.dataset_return:.4g} on average{_continued(inspection)}."
+        )
+    if inspection.logged:
+        known = "" if inspection.logged.return_to_go_known else " up to a time-out"
+        console.print(f"The return from here in the dataset was {inspection.logged.return_to_go:.4g}{known}.")
 
 
-def _models(console: Console, found: Inspection) -> None:
-    models = found.models
+def q_meaning(inspection: Inspection) -> str:
+    gamma = inspection.values.gamma
+    what = "the sum of rewards from here until the episode ends"
+    what += "" if gamma == 1.0 else f", discounted by {gamma:g}"
+    if (penalty := inspection.values.penalty) is None:
+        return what
+    return f"{what}, minus PSPO's penalty of {penalty:.2g} per nat for deviating from mu at each later step"
+
+
+def _continued(inspection: Inspection) -> str:
+    return "" if inspection.values.gamma == 1.0 else ", cut episodes continued at the dataset's mean reward"
+
+
+def _models(console: Console, inspection: Inspection) -> None:
+    models, digits = inspection.models, {c.name: c.digits for c in inspection.coverage.columns}
     _heading(console, "What the models predict")
-    logged = ["observed", "predicted*"] if found.logged else []
+    logged = ["observed", "predicted*"] if inspection.logged else []
     table = _table("column", "now", "predicted", "± models", "± chance", *logged)
     for c in models.columns:
-        then = [_g(c.observed), _then(c)] if found.logged else []
+        shown = digits.get(c.name, 4)
+        then = [_g(c.observed, shown), _then(c)] if inspection.logged else []
         expected = _beside(c.expected, max(c.model_std, c.chance_std))
-        table.add_row(c.name, _g(c.now), expected, _g(c.model_std, 2), _g(c.chance_std, 2), *then)
+        table.add_row(c.name, _g(c.now, shown), expected, _g(c.model_std, 2), _g(c.chance_std, 2), *then)
     console.print(table)
-    if found.logged:
-        then = "ended" if found.logged.terminal else "continued"
+    if inspection.logged:
+        then = "ended" if inspection.logged.terminal else "continued"
         console.print(f"*: after the logged action, which may differ from the policy's. The episode {then}.")
     _members(console, models)
 
@@ -146,8 +193,8 @@ def _members(console: Console, models: ModelPredictions) -> None:
     console.print(table)
 
 
-def _disagreement(console: Console, found: Inspection) -> None:
-    disagreement = found.disagreement
+def _disagreement(console: Console, inspection: Inspection) -> None:
+    disagreement = inspection.disagreement
     _heading(console, "Disagreement, compared with states of the dataset")
     table = _table("of", "std", "median", "percentile")
     table.add_row(

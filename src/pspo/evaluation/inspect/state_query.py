@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,10 @@ import numpy as np
 from pspo.core.errors import UserError
 from pspo.data.batches import returns_known
 from pspo.data.dataset import Dataset
+from pspo.data.encoder import EncodedColumn, Encoder
+from pspo.policies.named_observations import in_order, raw_columns
 
+NOT_A_PAIR = "not a name and a number: give it as price=1.2,stock=30."
 LONGEST_NAME = 48  # of a figure's file; longer states are named by a hash
 
 
@@ -30,8 +33,9 @@ class LoggedTransition(NamedTuple):
 
 class StateQuery(NamedTuple):
     obs: np.ndarray  # (obs_dim,) float32, raw
-    row: int | None = None
+    row: int | None = None  # of the file that the dataset was read from
     of: Dataset | None = None  # the dataset of the row
+    place: int = 0  # of the row in the dataset
 
 
 def make_query(own: Dataset, other: Dataset | None, state: Any, row: int | None) -> StateQuery:
@@ -48,13 +52,19 @@ def make_query(own: Dataset, other: Dataset | None, state: Any, row: int | None)
             f"'{data.name}' has {data.obs_dim} observation and {data.action_dim} action columns, and the run's data "
             f"{own.obs_dim} and {own.action_dim}: give data with the same columns."
         )
-    if not 0 <= row < data.size:
-        raise UserError(f"row {row} is out of range: '{data.name}' has rows 0 to {data.size - 1}.")
-    return StateQuery(data.obs[row], row, data)
+    index = data.index_of_row(row)
+    return StateQuery(data.obs[index], row, data, index)
 
 
 def _numbers(state: Any, data: Dataset) -> np.ndarray:
-    parts = state.split(",") if isinstance(state, str) else np.ravel(state).tolist()
+    if isinstance(state, str) and "=" in state:
+        state = _named(state)
+    if isinstance(state, dict) and data.encoder is None:
+        state = {name: _number(name, value) for name, value in state.items()}
+    if data.encoder is not None:
+        return _encoded(state, data, data.encoder)
+    ordered = state if isinstance(state, str) else in_order(state, data.obs_names, "the state")
+    parts = ordered.split(",") if isinstance(ordered, str) else np.ravel(ordered).tolist()
     try:
         numbers = [float(part) for part in parts]
     except (TypeError, ValueError):
@@ -71,6 +81,63 @@ def _numbers(state: Any, data: Dataset) -> np.ndarray:
     return obs
 
 
+def _number(name: str, value: Any) -> Any:
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        raise UserError(f"'{name}={value}' in the state is {NOT_A_PAIR}") from None
+
+
+def _encoded(state: Any, data: Dataset, encoder: Encoder) -> np.ndarray:
+    """Raw values as the columns of the dataset; a missing one is written as nothing, as in price=,stock=30."""
+    if isinstance(state, str):
+        state = [part.strip() for part in state.split(",")]
+    if isinstance(state, Mapping):
+        names, values = [*state], [*state.values()]
+    else:
+        names, values = [], [*state]
+    by_name = {column.name: column for column in encoder.columns}
+    columns = [by_name.get(name) for name in names] if names else encoder.columns
+    if len(values) != len(columns):
+        raise UserError(f"the state has {len(values)} values, and '{data.name}' has {len(columns)} columns: give all.")
+    typed = [_typed(column, value) for column, value in zip(columns, values, strict=True)]
+    obs = encoder.encode(raw_columns(dict(zip(names, typed, strict=True)) if names else typed, encoder, "the state"))
+    obs = obs.reshape(-1)
+    if not np.isfinite(obs).all():
+        column = int((~np.isfinite(obs)).argmax())
+        name = data.obs_names[column] if data.obs_names else f"column {column}"
+        raise UserError(f"the state is {obs[column]} in {name}, which the dataset never is: give finite numbers.")
+    return obs
+
+
+def _typed(column: EncodedColumn | None, value: Any) -> Any:
+    """Words of a command line as the column takes them: numbers as numbers, nothing as missing."""
+    if column is None or column.categories or not isinstance(value, str):
+        return value
+    if not value:
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        if column.kind == "time":
+            return value
+        name = column.name or "a column"
+        raise UserError(f"'{value}' in the state is not a number for {name}: give one.") from None
+
+
+def _named(state: str) -> dict[str, str]:
+    """price=1.2,stock=30, in any order."""
+    named: dict[str, str] = {}
+    for part in state.split(","):
+        name, equals, value = (word.strip() for word in part.rpartition("="))
+        if name in named:
+            raise UserError(f"the state gives '{name}' twice: give every column once.")
+        if not equals or not name:
+            raise UserError(f"'{part}' in the state is {NOT_A_PAIR}")
+        named[name] = value
+    return named
+
+
 def _shown(parts: Sequence[Any]) -> str:
     return repr(",".join(str(part) for part in parts))
 
@@ -78,7 +145,7 @@ def _shown(parts: Sequence[Any]) -> str:
 def logged_transition(query: StateQuery, gamma: float) -> LoggedTransition | None:
     if query.row is None or query.of is None:
         return None
-    data, row = query.of, query.row
+    data, row = query.of, query.place
     return LoggedTransition(
         action=data.action[row].tolist(),
         reward=float(data.reward[row]),

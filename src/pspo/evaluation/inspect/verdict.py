@@ -9,6 +9,7 @@ import numpy as np
 from pspo.evaluation.inspect.action import PolicyAction
 from pspo.evaluation.inspect.action_values import BEST, ActionValues
 from pspo.evaluation.inspect.coverage import NEIGHBOURS, StateCoverage
+from pspo.evaluation.inspect.dataset_value import Convergence
 from pspo.evaluation.inspect.disagreement import Disagreement
 from pspo.evaluation.inspect.model_predictions import REWARD, ModelPredictions
 
@@ -30,15 +31,17 @@ def verdict(
     values: ActionValues,
     models: ModelPredictions,
     disagreement: Disagreement,
+    convergence: Convergence,
 ) -> list[str]:
-    found = [
+    sentences = [
         *_not_numbers(action, values, models, disagreement),
         *_of_state(coverage),
         *_of_action(action),
         *_of_values(values),
     ]
-    found += [*_of_models(models, disagreement), *_of_critics(disagreement), *_of_outcome(models)]
-    return found or [NO_WARNING]
+    sentences += [*_of_models(models, disagreement), *_of_critics(disagreement), *_of_convergence(convergence)]
+    sentences += _of_outcome(models, coverage)
+    return sentences or [NO_WARNING]
 
 
 def _not_numbers(
@@ -56,7 +59,11 @@ def _not_numbers(
 
 def _of_state(coverage: StateCoverage) -> list[str]:
     sentences = []
-    outside = [f"{c.name} is {c.value:.4g} (data: {c.low:.4g} to {c.high:.4g})" for c in coverage.columns if c.outside]
+    outside = [
+        f"{c.name} is {c.value:.{c.digits}g} (data: {c.low:.{c.digits}g} to {c.high:.{c.digits}g})"
+        for c in coverage.columns
+        if c.outside
+    ]
     if outside:
         sentences.append(f"The state lies outside the range of the data: {_listed(outside)}.")
     if coverage.distance_percentile > FAR:
@@ -75,8 +82,9 @@ def _of_state(coverage: StateCoverage) -> list[str]:
 def _of_action(action: PolicyAction) -> list[str]:
     if not action.percentile < RARE:
         return []
+    what = "density" if action.columns else "probability"
     return [
-        f"The policy's action is rare in the data here: mu's density is {action.below_mode:.1f} nats below "
+        f"The policy's action is rare in the data here: mu's {what} is {action.below_mode:.1f} nats below "
         f"that of its mode, and {action.percentile:.1f} % of mu's actions are as unlikely."
     ]
 
@@ -93,9 +101,9 @@ def _of_values(values: ActionValues) -> list[str]:
             f"The critics cannot distinguish these actions from the policy's: {_listed(indistinguishable)}, where Q "
             "differs by less than the standard deviation between critics."
         )
-    best, varies = values.mark(BEST), np.concatenate([curve.q for curve in values.curves])
+    best, varies = values.mark(BEST), np.concatenate([*(curve.q for curve in values.curves), values.label_q])
     if best.gain > SURE * best.gain_std and best.gain > WORTH * np.ptp(varies):
-        action = ", ".join(f"{part:.3g}" for part in best.action)
+        action = ", ".join(part if isinstance(part, str) else f"{part:.3g}" for part in best.action)
         sentences.append(
             f"The critics prefer another action, {action}: its Q is higher by {best.gain:.3g} ± {best.gain_std:.2g}."
         )
@@ -129,17 +137,30 @@ def _of_critics(disagreement: Disagreement) -> list[str]:
     ]
 
 
-def _of_outcome(models: ModelPredictions) -> list[str]:
+def _of_convergence(convergence: Convergence) -> list[str]:
+    if convergence.converged:
+        return []
+    return [
+        f"The critics have not converged: their backups differ from Q by {convergence.residual:.3g} at each step on "
+        f"average, which adds up to {convergence.shift:.3g}, more than Q varies between states "
+        f"({convergence.q_std:.2g}). Q is not a return yet."
+    ]
+
+
+def _of_outcome(models: ModelPredictions, coverage: StateCoverage) -> list[str]:
     sentences = []
+    covered = {c.name: c for c in coverage.columns}
     for c in models.columns:
         if c.observed is None or c.expected_after_logged is None or c.std_after_logged is None:
             continue
-        if abs(c.observed - c.expected_after_logged) > SURPRISE * max(
-            c.std_after_logged, 1e-6 * max(1.0, abs(c.observed))
-        ):
+        column = covered.get(c.name)
+        width, digits = (column.high - column.low, column.digits) if column else (abs(c.observed), 4)  # of the reward
+        rounding = 1e-6 * width
+        if abs(c.observed - c.expected_after_logged) > SURPRISE * max(c.std_after_logged, rounding):
             what = c.name if c.name == REWARD else f"next {c.name}"
             sentences.append(
-                f"{what} {c.observed:.4g} (predicted {c.expected_after_logged:.4g} ± {c.std_after_logged:.2g})"
+                f"{what} {c.observed:.{digits}g} (predicted {c.expected_after_logged:.{digits}g} "
+                f"± {c.std_after_logged:.2g})"
             )
     return (
         [f"The outcome of the logged action is not what the models predict: {_listed(sentences)}."] if sentences else []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pspo.core.compute import keep_compiled_programs
 from pspo.core.files import write_json
-from pspo.core.progress import Progress, silent
+from pspo.core.progress import NO_REPORT, Reporter
 from pspo.data.load import BUILT_IN
 from pspo.evaluation.config import EvaluationConfig, evaluation_config
 from pspo.evaluation.density import BEHAVIOURS, Density
@@ -19,7 +19,15 @@ from pspo.evaluation.ope.estimator import EstimatorInputs
 from pspo.evaluation.ope.importance import mean_dataset_return
 from pspo.evaluation.ope.registry import ESTIMATORS
 from pspo.evaluation.ope.return_estimate import ReturnEstimate, contradictions
-from pspo.evaluation.run_inputs import dataset_of_run, finished_run, finite, problem_of_run, read_config
+from pspo.evaluation.problem import EvaluatedReturn, return_to_evaluate
+from pspo.evaluation.run_inputs import (
+    dataset_of_run,
+    finished_run,
+    finite,
+    problem_of_run,
+    read_config,
+    training_gamma,
+)
 
 FILE_NAME = "ope"
 OLD_NAMES = {"lacking": "unavailable", "logged": "dataset_return", "truth": "simulator_return"}
@@ -34,13 +42,21 @@ class RunEstimates:
     gamma: float
     confidence: float
     horizon: int
+    """Steps of an episode: those that count, or the longest that is simulated."""
     estimates: list[ReturnEstimate]
     unavailable: dict[str, str]
     """Methods that give no estimate, and why."""
     dataset_return: float
-    """The mean return of the dataset's own episodes, with the same discount."""
+    """The mean return of the dataset's own episodes, in the same quantity; NaN if they have too few steps for it."""
     simulator_return: float | None
-    """The mean return in the simulator, if the run was evaluated in one and returns are not discounted."""
+    """The mean return in the simulator, if the run was evaluated in one and the plain sum of rewards is estimated."""
+    bounded: bool = False
+    """Rewards after `horizon` steps do not count."""
+
+    @property
+    def quantity(self) -> str:
+        """What is estimated, in words: the same for all methods and for the dataset's own episodes."""
+        return EvaluatedReturn(self.gamma, self.horizon, self.bounded).words
 
     @property
     def contradictions(self) -> list[tuple[str, str]]:
@@ -51,7 +67,8 @@ class RunEstimates:
         """For JSON."""
         estimates = [estimate.as_dict() for estimate in self.estimates]
         pairs = [list(pair) for pair in self.contradictions]
-        return finite(vars(self) | {"run": str(self.run), "estimates": estimates, "contradictions": pairs})
+        content = {"run": str(self.run), "estimates": estimates, "contradictions": pairs, "quantity": self.quantity}
+        return finite(vars(self) | content)
 
     def write(self) -> None:
         """Into the run directory."""
@@ -70,31 +87,38 @@ def estimate_return(
     dataset: Any = None,
     *,
     gamma: float | None = None,
+    horizon: int | None = None,
     confidence: float = 0.9,
     methods: Collection[str] = tuple(ESTIMATORS),
     behaviour: Density | None = None,
     config: EvaluationConfig | None = None,
-    progress: Progress = silent,
-    say: Callable[[str], None] = lambda text: None,
+    reporter: Reporter = NO_REPORT,
 ) -> RunEstimates:
     """Estimate the return of a run's policy from the dataset it was trained on, or from `dataset`.
 
-    Nothing is simulated and nothing is written. `gamma` is the discount of the return: by default 1 where episodes end
-    in terminal states, and otherwise that of training. `methods` are keys of `pspo.evaluation.ope.ESTIMATORS`.
+    Nothing is simulated and nothing is written. `horizon` is the number of steps whose rewards count, and `gamma` their
+    discount. By default that is the plain sum of rewards until the episode ends, where episodes end in terminal states;
+    over the length of the episodes, where all were cut at the same; and otherwise the return discounted as in training.
+    All methods estimate the same, and `quantity` says what. `methods` are keys of `pspo.evaluation.ope.ESTIMATORS`.
     `behaviour` is the density that the dataset's actions were drawn from, a function of raw states and actions in
-    [-1, 1] that returns log densities; that of built-in data is known. `config` holds the settings of the models and
-    critics behind the estimates.
+    [-1, 1] that returns log densities; by default the dataset's propensities are used, and that of built-in data is
+    known. `config` holds the settings of the models and critics behind the estimates. A run with a hold-out is
+    evaluated on that part. `reporter` receives progress and messages.
     """
     require_valid(methods, confidence)
     opened = finished_run(run)
     keep_compiled_programs()
     run_config = read_config(opened)
-    data = dataset_of_run(opened, run_config, dataset, progress)
+    data = dataset_of_run(opened, dataset, reporter.progress, part="holdout")
     config = config or evaluation_config(data, run_config["preset"])
-    problem = problem_of_run(opened, run_config, data, gamma, config)
-    say(f"evaluating on {data.size:,} transitions of '{data.name}', gamma {problem.gamma:g}")
-    known = behaviour or _known_behaviour(run_config["dataset"] if dataset is None else dataset)
-    inputs = EstimatorInputs(problem, config, opened, confidence, known, progress)
+    evaluated = return_to_evaluate(data, training_gamma(opened, run_config), gamma, horizon)
+    problem = problem_of_run(opened, data, evaluated, config)
+    held_out = "held-out " if dataset is None and opened.holdout else ""
+    reporter.message(f"evaluating on {data.size:,} {held_out}transitions of '{data.name}': {evaluated.words}")
+    known = behaviour
+    if known is None and data.propensity is None:
+        known = _known_behaviour(run_config["dataset"] if dataset is None else dataset)
+    inputs = EstimatorInputs(problem, config, opened, confidence, known, reporter.progress)
     estimates, unavailable = estimate(inputs, methods)
     return RunEstimates(
         run=opened.path,
@@ -105,7 +129,8 @@ def estimate_return(
         estimates=estimates,
         unavailable=unavailable,
         dataset_return=mean_dataset_return(problem),
-        simulator_return=opened.result.get("return_mean") if problem.gamma == 1.0 else None,
+        simulator_return=opened.result.get("return_mean") if _as_in_the_simulator(evaluated, horizon) else None,
+        bounded=problem.bounded,
     )
 
 
@@ -116,7 +141,15 @@ def judge_run(
     warnings.warn("judge_run is now called estimate_return", DeprecationWarning, stacklevel=2)
     if "recipe" in options:
         options["config"] = options.pop("recipe")
+    names = {"progress": "progress", "say": "message"}
+    if reporting := {new: options.pop(old) for old, new in names.items() if old in options}:
+        options["reporter"] = replace(NO_REPORT, **reporting)
     return estimate_return(place, dataset, gamma=gamma, confidence=confidence, **options)
+
+
+def _as_in_the_simulator(evaluated: EvaluatedReturn, horizon: int | None) -> bool:
+    """Its episodes are not discounted, and as long as those of the dataset."""
+    return evaluated.gamma == 1.0 and horizon is None
 
 
 def _known_behaviour(source: Any) -> Density | None:

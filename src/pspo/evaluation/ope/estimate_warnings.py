@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 import numpy as np
 from scipy.spatial import KDTree
@@ -23,63 +25,69 @@ SEARCHED = 10_000
 
 def general_warnings(estimate: ReturnEstimate, new_actions: float) -> list[str]:
     """Those of all methods. `new_actions` is the fraction of the policy's actions that are unlike any in the data."""
-    found = []
+    reasons = []
     if not np.isfinite(estimate.value):
-        found.append(
+        reasons.append(
             "it is not a number: the policy would have taken none of the dataset's actions, or a network diverged."
         )
     if not np.isfinite([estimate.low, estimate.high]).all():
-        found.append("it has no interval: too few effective samples are left to estimate its error.")
+        reasons.append("it has no interval: too few effective samples are left to estimate its error.")
     if not new_actions <= MANY_NEW_ACTIONS:
-        found.append(
+        reasons.append(
             f"in {100 * new_actions:.0f} % of the dataset's states the policy's action is unlike any in the data: no "
             "method can tell what follows."
         )
     if abs(residual := estimate.numbers.get("bellman_residual", 0.0)) > 0.5 * (estimate.high - estimate.low):
-        found.append(
+        reasons.append(
             f"the critics have not converged: their Bellman residual is {residual:.3g} per episode of the dataset."
         )
-    return found + _by_numbers(estimate.numbers)
+    return reasons + _by_numbers(estimate.numbers)
 
 
 def _by_numbers(numbers: dict[str, float]) -> list[str]:
     """Effective sample sizes, weights and models; a NaN is a warning too."""
-    found, episodes = [], numbers.get("effective_episodes", np.inf)
+    reasons, episodes = [], numbers.get("effective_episodes", np.inf)
     if not episodes >= FEW_EPISODES:
-        found.append(f"the importance weights leave {episodes:.1f} effective episodes of {numbers['episodes']:,.0f}.")
+        reasons.append(f"the importance weights leave {episodes:.1f} effective episodes of {numbers['episodes']:,.0f}.")
     if not 1.0 / FAR_MEAN_WEIGHT <= (mean := numbers.get("mean_weight", 1.0)) <= FAR_MEAN_WEIGHT:
-        found.append(
+        reasons.append(
             f"the mean importance weight is {mean:.2g} instead of 1: the data do not cover the policy's actions."
         )
     if (fraction := numbers.get("fraction_at_bounds", 0.0)) > MANY_AT_BOUNDS:
-        found.append(f"{100 * fraction:.0f} % of the dataset's actions lie at a bound, where densities are not valid.")
+        reasons.append(
+            f"{100 * fraction:.0f} % of the dataset's actions lie at a bound, where densities are not valid."
+        )
     if not (models := numbers.get("effective_models", np.inf)) >= FEW_MODELS:
-        found.append(f"only {models:.1f} models are effective: their disagreement says little about the error.")
+        reasons.append(f"only {models:.1f} models are effective: their disagreement says little about the error.")
     if (fraction := numbers.get("fraction_outside", 0.0)) > MUCH_OUTSIDE:
-        found.append(f"{100 * fraction:.1f} % of model steps leave the range of the data.")
+        reasons.append(f"{100 * fraction:.1f} % of model steps leave the range of the data.")
     if (weight := numbers.get("truncated_weight", 0.0)) > CUT_OFF:
-        found.append(
+        reasons.append(
             f"the return after the dataset's longest episode is left out, and would count with a weight of "
             f"{100 * weight:.0f} %."
         )
-    return found
+    return reasons
 
 
 def fraction_of_new_actions(problem: EvaluationProblem, seed: int = 0) -> float:
-    """How often the policy's action in a state of the dataset is farther from all data than data are from each other.
-
-    Distances are between standardised states and unit actions together; every transition is compared with the other
-    half of the dataset. NaN if there are too few transitions.
-    """
+    """How often the policy's action in a state of the dataset is farther from all data than they from each other."""
     picked = np.random.default_rng(seed).permutation(problem.dataset.size)[: 2 * SEARCHED]
-    half = len(picked) // 2
+    obs, unit = problem.dataset.obs[picked], np.asarray(problem.device_data.transitions.action)[picked]
+    state = (obs - problem.norm.obs_mean) / problem.norm.obs_std
+    return share_of_new_actions(state, unit, lambda asked: np.asarray(problem.act(jnp.asarray(obs[asked]))))
+
+
+def share_of_new_actions(state: np.ndarray, unit: np.ndarray, act: Callable[[slice], np.ndarray]) -> float:
+    """Of standardised states and unit actions of the dataset, in random order; `act` gives the policy's for some rows.
+
+    Distances are between states and actions together; every transition is compared with the other half of the dataset.
+    NaN if there are too few transitions.
+    """
+    half = len(state) // 2
     if half < 2:
         return float("nan")
-    known, asked = picked[:half], picked[half:]
-    obs, unit = problem.dataset.obs, np.asarray(problem.device_data.transitions.action)
-    state = (obs - problem.norm.obs_mean) / problem.norm.obs_std
+    known, asked = slice(0, half), slice(half, None)
     tree = KDTree(np.concatenate([state[known], unit[known]], axis=1))
-    own = np.asarray(problem.act(jnp.asarray(obs[asked])))
     in_data, _ = tree.query(np.concatenate([state[asked], unit[asked]], axis=1))
-    of_policy, _ = tree.query(np.concatenate([state[asked], own], axis=1))
+    of_policy, _ = tree.query(np.concatenate([state[asked], act(asked)], axis=1))
     return float((of_policy > np.quantile(in_data, FAR)).mean())

@@ -52,11 +52,18 @@ class EstimatorInputs:
             return own_models_and_critics(trained)
         return fitted_models_and_critics(self.problem, self.config.pspo, self.critics, self.progress)
 
+    @property
+    def behaviour_is_known(self) -> bool:
+        """Whether it is given, or logged as propensities."""
+        return self.behaviour is not None or self.problem.dataset.propensity is not None
+
     @cached_property
     def log_ratios(self) -> np.ndarray:
         """(transitions,) log pi(a|s) - log b(a|s); b is fitted to the dataset where it is not known."""
-        known = self.behaviour or fitted_behaviour(self.problem, self.config.pspo.reference, self.progress)
-        return log_ratios(self.problem, known)
+        behaviour = self.behaviour
+        if not self.behaviour_is_known:
+            behaviour = fitted_behaviour(self.problem, self.config.pspo.reference, self.progress)
+        return log_ratios(self.problem, behaviour)
 
 
 class Estimator(Protocol):

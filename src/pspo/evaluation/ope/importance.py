@@ -1,10 +1,12 @@
 """Importance sampling: the dataset's episodes, weighted by how likely the policy would have acted in the same way.
 
     rho_t = prod_{k<=t} pi(a_k | s_k) / b(a_k | s_k),     weights are divided by their mean over episodes at each t
+    J = sum_{t<H} gamma^t sum_e rho_et r_et / sum_e rho_et
 
 Per-decision and weighted (Precup et al., 2000): consistent, with bounded weights. An episode that ended at a terminal
 state continues with reward zero and its last weight. A truncated episode contributes nothing to later steps, which are
-averages over the others. A deterministic policy has no density: it is the stochastic policy that is evaluated.
+averages over the others. The last row of a cut episode that has no next state counts with the weight of the step
+before: its action is not kept. A deterministic policy has no density: it is the stochastic policy that is evaluated.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def with_behaviour(inputs: EstimatorInputs, result: ReturnEstimate) -> ReturnEst
     """Adds what is known of the densities behind the weights."""
     fitted = ["the behaviour density is itself an estimate, and the interval does not include its error."]
     numbers = result.numbers | {"fraction_at_bounds": fraction_at_bounds(inputs.problem)}
-    return replace(result, numbers=numbers, warnings=[] if inputs.behaviour else fitted)
+    return replace(result, numbers=numbers, warnings=[] if inputs.behaviour_is_known else fitted)
 
 
 class Weights(NamedTuple):
@@ -73,30 +75,51 @@ def estimate_by_weights(
     problem: EvaluationProblem, log_ratio: np.ndarray, confidence: float, seed: int = 0
 ) -> ReturnEstimate:
     """Weighted per-decision importance sampling."""
-    lengths = problem.dataset.episode_lengths()
-    weights = cumulative_weights(log_ratio, lengths, problem.truncated)
-    gain = by_step(problem.dataset.reward.astype(np.float64), lengths) * discounts(problem, lengths)
-    interval = bootstrap_interval(weights, gain, np.zeros(len(lengths)), confidence, seed)
-    left_out = float(problem.truncated.mean() * problem.gamma ** lengths.max())  # after the longest episode
-    numbers = weight_numbers(problem, weights) | {"truncated_weight": left_out}
+    weights, gain = _weights_and_gain(problem, log_ratio)
+    interval = bootstrap_interval(weights, gain, np.zeros(len(gain)), confidence, seed)
+    numbers = weight_numbers(problem, weights) | {"truncated_weight": weight_not_shown(problem)}
     return ReturnEstimate("importance sampling", *interval, SAMPLED, numbers)
 
 
 def mean_dataset_return(problem: EvaluationProblem) -> float:
-    """The behaviour's own return: the same average with equal weights."""
-    lengths = problem.dataset.episode_lengths()
-    weights = cumulative_weights(np.zeros(problem.dataset.size), lengths, problem.truncated)
-    gain = by_step(problem.dataset.reward.astype(np.float64), lengths) * discounts(problem, lengths)
-    return float(weighted_sums(weights, gain, np.zeros(len(lengths)), np.ones((1, len(lengths))))[0])
+    """The behaviour's own return: the same average with equal weights; NaN where the dataset shows too few steps."""
+    if problem.bounded and weight_not_shown(problem) > CUT_OFF:
+        return float("nan")
+    weights, gain = _weights_and_gain(problem, np.zeros(problem.dataset.size))
+    return float(weighted_sums(weights, gain, np.zeros(len(gain)), np.ones((1, len(gain))))[0])
+
+
+def _weights_and_gain(problem: EvaluationProblem, log_ratio: np.ndarray) -> tuple[Weights, np.ndarray]:
+    """Of all logged steps: weights, and discounted rewards (episodes, longest)."""
+    reward, lengths = problem.dataset.logged_rewards()
+    transitions = problem.dataset.episode_lengths()
+    ratio = by_step(log_ratio, transitions)  # zero, which keeps the weight, in a last row without a next state
+    steps = np.pad(ratio, ((0, 0), (0, lengths.max() - transitions.max())))
+    inside = np.arange(lengths.max()) < lengths[:, None]
+    return cumulative_weights(steps[inside], lengths, problem.truncated), by_step(reward, lengths) * discounts(
+        problem, lengths
+    )
+
+
+def weight_not_shown(problem: EvaluationProblem) -> float:
+    """The weight of the steps after the dataset's longest episode; if the return is bounded, as a share of all."""
+    longest = problem.dataset.logged_rewards()[1].max()
+    if not problem.bounded:
+        return float(problem.truncated.mean() * problem.gamma**longest)
+    weight = problem.gamma ** np.arange(problem.horizon)
+    return float(problem.truncated.mean() * weight[longest:].sum() / weight.sum())
 
 
 def discounts(problem: EvaluationProblem, lengths: np.ndarray) -> np.ndarray:
-    return problem.gamma ** np.arange(lengths.max())
+    """gamma^t, and zero after the last step that counts."""
+    step = np.arange(lengths.max())
+    return problem.gamma**step * (step < problem.horizon if problem.bounded else 1.0)
 
 
 def weight_numbers(problem: EvaluationProblem, weights: Weights) -> dict[str, float]:
     """The worst step, of those that the discount leaves relevant."""
-    relevant = int((problem.gamma ** np.arange(weights.rho.shape[1]) >= CUT_OFF).sum())
+    steps = min(weights.rho.shape[1], problem.horizon) if problem.bounded else weights.rho.shape[1]
+    relevant = int((problem.gamma ** np.arange(steps) >= CUT_OFF).sum())
     sizes = [effective_size(weights.rho[:, t]) for t in range(relevant)]
     return {
         "effective_episodes": float(np.min(sizes)),

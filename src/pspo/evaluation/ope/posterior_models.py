@@ -72,13 +72,13 @@ class ModelEpisodes(NamedTuple):
     running: Array  # (): fraction of episodes that had not ended at the horizon
 
 
-def posterior_models(problem: EvaluationProblem, found: ModelsAndCritics) -> PosteriorModels:
-    config, norm = found.config, found.norm
+def posterior_models(problem: EvaluationProblem, fitted: ModelsAndCritics) -> PosteriorModels:
+    config, norm = fitted.config, fitted.norm
     limits = pspo.make_limits(config, problem.dataset, norm) if config.box == "end" else None
     return PosteriorModels(
         norm=norm,
-        arrays=found.arrays,
-        log_weight=lambda arrays, obs, action, key: found.posterior(arrays, obs, action, key, None).log_weight,
+        arrays=fitted.arrays,
+        log_weight=lambda arrays, obs, action, key: fitted.posterior(arrays, obs, action, key, None).log_weight,
         range=prediction_range(problem.dataset, norm),
         box=data_box(problem.dataset.obs, norm, config.box_margin),
         left_value=limits.left_value if limits else None,
@@ -156,7 +156,7 @@ def estimate_by_models(
     returns = episodes.returns.astype(np.float64).reshape(models.arrays.pool.size, count, repeats)
     weight = weight.astype(np.float64) / weight.sum(dtype=np.float64)
     result = summarise(returns, weight, confidence)
-    truncated = float(episodes.running) * problem.gamma**problem.horizon
+    truncated = 0.0 if problem.bounded else float(episodes.running) * problem.gamma**problem.horizon
     further = {"fraction_outside": float(episodes.outside), "truncated_weight": truncated}
     return replace(result, numbers=result.numbers | further)
 

@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
+from pspo.core.terminal import console as plain_console
 from pspo.evaluation.ope.estimate_run import RunEstimates
 from pspo.evaluation.ope.return_estimate import MODE, ReturnEstimate
 from pspo.evaluation.ope.selection import Ranking
 
 
-def print_estimates(found: RunEstimates) -> None:
-    console = Console(highlight=False)
-    what = "sum of rewards" if found.gamma == 1.0 else f"sum of rewards discounted by {found.gamma:g}"
-    table = Table("method", "estimate", f"{100 * found.confidence:g} % interval", "policy acts", "warnings")
-    for e in found.estimates:
+def print_estimates(run: RunEstimates) -> None:
+    console = plain_console()
+    columns = ("method", "estimate", f"{100 * run.confidence:g} % interval", "policy acts", "warnings")
+    table = Table(*columns, title=f"Mean {run.quantity}, on {run.data}", title_justify="left")
+    for e in run.estimates:
         policy = "by its mode" if e.actions == MODE else "stochastically"
         warnings = "see below" if e.warnings else "none"
         table.add_row(e.method, f"{e.value:.2f}", f"{e.low:.2f} to {e.high:.2f}", policy, warnings)
-    console.print(
-        f"Mean return ({what}) on {found.data}; the dataset's own episodes return {found.dataset_return:.2f}."
-    )
+    table.add_section()
+    table.add_row("the dataset's own", _dataset_return(run), "", "", "")
     console.print(table)
-    for e in found.estimates:
+    if math.isnan(run.dataset_return):
+        console.print(f"No return of the dataset's own episodes: they show too few of the {run.horizon} steps.")
+    for e in run.estimates:
         if "model_std" in e.numbers:
             console.print(_uncertainty(e))
-    for method, why in found.unavailable.items():
-        console.print(f"No {method}: {why}")
-    for e in found.estimates:
+    for method, why in run.unavailable.items():
+        console.print(f"note: no {method}: {why}")
+    for e in run.estimates:
         for warning in e.warnings:
-            console.print(f"Warning for {e.method}: {warning}")
-    for one, other in found.contradictions:
+            console.print(f"warning: {e.method}: {warning}")
+    for one, other in run.contradictions:
         console.print(
-            f"{one.capitalize()} and {other} contradict each other: their intervals do not overlap. Trust neither."
+            f"warning: {one} and {other} contradict each other: their intervals do not overlap. Trust neither."
         )
-    if found.simulator_return is not None:
-        console.print(f"In the simulator the policy returns {found.simulator_return:.2f} by its mode.")
+    if run.simulator_return is not None:
+        console.print(f"In the simulator the policy returns {run.simulator_return:.2f} by its mode.")
+
+
+def _dataset_return(run: RunEstimates) -> str:
+    return "unknown" if math.isnan(run.dataset_return) else f"{run.dataset_return:.2f}"
 
 
 def _uncertainty(estimate: ReturnEstimate) -> str:
@@ -50,13 +56,16 @@ def _uncertainty(estimate: ReturnEstimate) -> str:
 
 
 def print_ranking(runs: Sequence[RunEstimates], ranking: Ranking) -> None:
-    console = Console(highlight=False)
+    console = plain_console()
     simulated = ranking.regret is not None
-    table = Table("rank", "run", "estimate", "lower end", *(["in the simulator"] if simulated else []))
-    for place, index in enumerate(ranking.order, start=1):
+    columns = ("rank", "run", "estimate", "lower end", *(["in the simulator"] if simulated else []))
+    table = Table(*columns, title=f"Mean {runs[0].quantity}, on {runs[0].data}", title_justify="left")
+    for rank, index in enumerate(ranking.order, start=1):
         truth = [f"{runs[index].simulator_return:.2f}"] if simulated else []
-        row = [str(place), str(runs[index].run), f"{ranking.value[index]:.2f}", f"{ranking.low[index]:.2f}"]
+        row = [str(rank), str(runs[index].run), f"{ranking.value[index]:.2f}", f"{ranking.low[index]:.2f}"]
         table.add_row(*row, *truth)
+    table.add_section()
+    table.add_row("", "the dataset's own episodes", _dataset_return(runs[0]), "", *([""] if simulated else []))
     console.print(f"Ranked by {ranking.method}{', by the lower ends of the intervals' if ranking.cautious else ''}.")
     console.print(table)
     if ranking.rank_correlation is not None:
@@ -69,4 +78,4 @@ def print_ranking(runs: Sequence[RunEstimates], ranking: Ranking) -> None:
     for index in ranking.order:
         for estimate in runs[index].estimates:
             for warning in estimate.warnings:
-                console.print(f"Warning for {runs[index].run}: {warning}")
+                console.print(f"warning: {runs[index].run}: {warning}")

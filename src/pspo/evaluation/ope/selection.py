@@ -49,8 +49,9 @@ def estimate_runs(runs: Sequence[str | Path], estimate: Callable[[str | Path], R
 
 def rank(runs: Sequence[RunEstimates], method: str, cautious: bool = False) -> Ranking:
     """By the estimates of one method, given by its title; `cautious` ranks by the lower ends of the intervals."""
-    if len({run.gamma for run in runs}) > 1:
-        raise UserError("the returns have different discounts: give one with --gamma.")
+    if len({(run.gamma, run.horizon, run.bounded) for run in runs}) > 1:
+        kinds = sorted({run.quantity for run in runs})
+        raise UserError(f"the returns are not the same ({'; '.join(kinds)}): give --gamma, and --horizon if needed.")
     estimates = [next((e for e in run.estimates if e.method == method), None) for run in runs]
     present = [estimate for estimate in estimates if estimate]
     if len(present) < len(runs):
