@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
 from pspo.cli.main import main
+from pspo.experiments.backends.ray import TOKEN_FILE, execute_json, leave_token, probe_folders, unseen
 from tests.experiments.grids import checkpointed, finish, outcome, start, wait_for
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'pspo[ray]'")
@@ -44,6 +46,21 @@ def test_a_killed_ray_worker_changes_no_number(tmp_path: Path):
         process.kill()
     assert code == 0, errors
     assert outcome(on_ray) == outcome(local)
+
+
+def test_a_worker_that_does_not_see_the_folders_refuses_the_job(tmp_path: Path):
+    shared, other = tmp_path / "shared", tmp_path / "other"
+    tokens = {str(folder): leave_token(folder) for folder in (shared, other)}
+    assert tokens == {str(folder): leave_token(folder) for folder in (shared, other)}  # written once
+    assert unseen(tokens) == []
+    assert probe_folders(tokens) == ""
+    (other / TOKEN_FILE).write_text("of another machine")
+    assert unseen(tokens) == [str(other)]
+    shutil.rmtree(shared)
+    code, message = execute_json("not even read", tokens)
+    assert code == 2
+    assert f"does not see the folder {shared} and {other}" in message
+    assert "share it" in message
 
 
 def test_an_address_without_a_cluster_is_one_sentence(tmp_path: Path, capsys):

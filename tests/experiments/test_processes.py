@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from pspo.experiments.backends.processes import ProcessBackend, last_line
-from pspo.experiments.jobs import Job, Outcome
+from pspo.experiments.jobs import Job, JobOutcome
 from pspo.training.request import TrainRequest
 
 
-def wait(backend: ProcessBackend, worker) -> Outcome:
+def wait(backend: ProcessBackend, worker) -> JobOutcome:
     until = time.monotonic() + 60
     while time.monotonic() < until:
         if outcome := backend.poll(worker):

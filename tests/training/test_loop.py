@@ -132,3 +132,23 @@ def test_a_run_with_damaged_checkpoints_starts_again(run: Run, algorithm: Counti
     assert all("damaged" in sentence for sentence in messages)
     assert algorithm.begun == 2
     assert [row["step"] for row in run.metrics()] == [2, 4, 6]
+
+
+def test_nothing_is_transferred_per_step(tmp_path: Path, monkeypatch) -> None:
+    """Fetched from the device: the metrics of each chunk, however many steps it has, and checkpoints."""
+    from jax._src.array import ArrayImpl
+
+    fetched: list[int] = []
+    usual = ArrayImpl._value
+    monkeypatch.setattr(
+        ArrayImpl, "_value", property(lambda array: (fetched.append(1), usual.__get__(array))[1]), raising=True
+    )
+    counts = []
+    for length in (2, 40):
+        monkeypatch.setattr(CONFIG, "steps", 3 * length)
+        monkeypatch.setattr(CONFIG, "chunk", length)
+        files = {"config": {"algo": "counting", "seed": 3}, "manifest": {"timings": {}}}
+        fetched.clear()
+        loop(create(tmp_path / f"run-{length}", files), Counting())
+        counts.append(len(fetched))
+    assert counts[0] == counts[1] > 0

@@ -31,7 +31,7 @@ def test_an_evaluation_needs_episodes(episodes: Any, tmp_path: Path) -> None:
 def test_an_evaluation_needs_episodes_on_the_command_line(tmp_path: Path, capsys) -> None:
     policy(task="liquidation").save(tmp_path / FILE_NAME)
     assert main(["evaluate", str(tmp_path), "--episodes", "0"]) == 2
-    assert capsys.readouterr().err.startswith("pspo: episodes=0 is out of range")
+    assert capsys.readouterr().err.startswith("pspo: error: episodes=0 is out of range")
 
 
 # Sizes
@@ -76,7 +76,7 @@ def test_other_sizes_are_one_sentence_on_the_command_line(
     before = sorted(tmp_path.iterdir())
     assert main(words) == 2
     who = "this policy" if words[0] == "evaluate" else "the dataset 'log.npz'"
-    assert capsys.readouterr().err == f"pspo: {who} {MISFIT}\n"
+    assert capsys.readouterr().err == f"pspo: error: {who} {MISFIT}\n"
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -6,8 +6,9 @@ processes or on Ray, experiment.py and seeds.py are the front door. Called by th
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pspo.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from pspo.experiments.backends.processes import ProcessBackend
@@ -30,7 +31,7 @@ __all__ = [
     "train_seeds",
 ]
 
-_MODULES = {
+_HOMES = {
     "EXPERIMENTS": "declarations",
     "METHODS": "declarations",
     "ExperimentRequest": "experiment",
@@ -44,8 +45,4 @@ _MODULES = {
 }
 """Where each name is; imported when it is first used, so that a worker process starts quickly."""
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"pspo.experiments.{_MODULES[name]}"), name)
-    raise AttributeError(f"module 'pspo.experiments' has no attribute '{name}'")
+__getattr__ = lazy_names(__name__, _HOMES)

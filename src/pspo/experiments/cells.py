@@ -49,7 +49,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridCell:
     """One run of a grid."""
 
     source: Source
@@ -113,11 +113,11 @@ def expand(
     settings: dict[str, Any],
     episodes: int | None = None,
     threads: int = 1,
-) -> list[Cell]:
+) -> list[GridCell]:
     """All cells, seed by seed: a grid that is stopped early has every method once before it has any twice."""
     changed = {method: get_method(method).settings | settings for method in methods}
     return [
-        Cell(source, method, preset, seed, changed[method], episodes, threads, run)
+        GridCell(source, method, preset, seed, changed[method], episodes, threads, run)
         for seed in seeds
         for source in sources
         for method in methods
@@ -168,7 +168,7 @@ def _resolve_file(path: Path) -> Source:
     return Source(without_version(path.stem.replace("_", "-")), str(path), task)
 
 
-def require_same_config(cell: Cell) -> None:
+def require_same_config(cell: GridCell) -> None:
     """An existing run must have the configuration of the cell: presets may have changed since."""
     if not (cell.run / "config.json").exists():
         return
@@ -189,9 +189,9 @@ def _require_equal(run: Path, name: str, existing: Any, wanted: Any) -> None:
         )
 
 
-def by_method(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
+def by_method(cells: Sequence[GridCell]) -> Iterator[list[GridCell]]:
     """The cells of each dataset and method: they differ in their seeds only."""
-    groups: dict[tuple[str, str], list[Cell]] = {}
+    groups: dict[tuple[str, str], list[GridCell]] = {}
     for cell in cells:
         groups.setdefault((cell.source.name, cell.method), []).append(cell)
     yield from groups.values()

@@ -16,7 +16,7 @@ from pspo.core.config import setting_word
 from pspo.core.errors import UserError
 from pspo.envs.task import require_episodes
 from pspo.experiments.backends.processes import ProcessBackend
-from pspo.experiments.cells import Cell, expand, resolve
+from pspo.experiments.cells import GridCell, expand, resolve
 from pspo.experiments.declarations import get_experiment
 from pspo.experiments.grid import check_cells, collect_results, run_cells
 from pspo.experiments.jobs import Backend, RunsFailed
@@ -69,7 +69,7 @@ class ExperimentRequest:
         """Where results and page are written; the runs are under `out`/runs."""
         return self.out / self.name
 
-    def cells(self, absolute: bool = False) -> list[Cell]:
+    def cells(self, absolute: bool = False) -> list[GridCell]:
         """All runs, checked; with absolute paths for workers that run in other folders."""
         experiment = get_experiment(self.name)
         sources = [resolve(dataset, self.data) for dataset in self.datasets or experiment.datasets]

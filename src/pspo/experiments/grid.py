@@ -10,7 +10,7 @@ from pspo.core.errors import UserError
 from pspo.core.progress import Progress, silent
 from pspo.data.load import load_dataset
 from pspo.data.readers.d4rl import d4rl_file, d4rl_name, fetch_d4rl
-from pspo.experiments.cells import Cell, Source, require_same_config
+from pspo.experiments.cells import GridCell, Source, require_same_config
 from pspo.experiments.declarations import Experiment, get_method
 from pspo.experiments.jobs import Backend, JobListener, run_jobs
 from pspo.report.published import published
@@ -21,7 +21,7 @@ OF_ONE_RUN = ("timings", "models", "seed", "data_hash")
 """Parts of a manifest that differ between the runs of a grid."""
 
 
-def check_cells(cells: Sequence[Cell]) -> None:
+def check_cells(cells: Sequence[GridCell]) -> None:
     """Find whatever is wrong with a grid before any of it runs."""
     for cell in cells:
         try:
@@ -39,23 +39,23 @@ def _require_same_data(source: Source, runs: Sequence[Run]) -> None:
     name = d4rl_name(source.dataset)
     if not existing or (name and not d4rl_file(name)[0].exists()):
         return
-    digest = load_dataset(source.dataset, task=source.task_option).hash
+    data = load_dataset(source.dataset, task=source.task_option)
     for run in existing:
-        if run.read("manifest").get("data_hash") != digest:
+        if run.read("manifest").get("data_hash") != run.in_own_order(data).hash:
             raise UserError(
                 f"{run.path} was trained on other data than {source.dataset} holds now: choose another --out."
             )
 
 
 def run_cells(
-    cells: Sequence[Cell], backend: Backend, listener: JobListener | None = None, progress: Progress = silent
+    cells: Sequence[GridCell], backend: Backend, listener: JobListener | None = None, progress: Progress = silent
 ) -> dict[str, str]:
     """Run all that are not finished; returns what went wrong, by the name of the cell."""
     failures = _download(cells, progress)
     return failures | run_jobs([cell.job() for cell in cells if cell.name not in failures], backend, listener)
 
 
-def _download(cells: Sequence[Cell], progress: Progress) -> dict[str, str]:
+def _download(cells: Sequence[GridCell], progress: Progress) -> dict[str, str]:
     """Download once, in this process, which has a progress display; cells without their data fail, others run."""
     failures = {}
     for source in {cell.source for cell in cells}:
@@ -71,7 +71,7 @@ def _download(cells: Sequence[Cell], progress: Progress) -> dict[str, str]:
 def collect_results(
     name: str,
     experiment: Experiment,
-    cells: Sequence[Cell],
+    cells: Sequence[GridCell],
     failures: dict[str, str],
     folder: Path,
     command: str = "",
@@ -92,7 +92,7 @@ def collect_results(
     )
 
 
-def _record(cell: Cell, failure: str, folder: Path) -> Record:
+def _record(cell: GridCell, failure: str, folder: Path) -> Record:
     if (cell.run / "config.json").exists():
         return from_run(cell.run, folder, cell.source.name, cell.method, failure)
     return Record(
@@ -107,7 +107,7 @@ def _record(cell: Cell, failure: str, folder: Path) -> Record:
     )
 
 
-def _machine(cells: Sequence[Cell]) -> dict[str, Any]:
+def _machine(cells: Sequence[GridCell]) -> dict[str, Any]:
     """Versions, cores and threads of the first run that has been started."""
     for cell in cells:
         if (cell.run / "manifest.json").exists():

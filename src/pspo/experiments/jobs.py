@@ -6,8 +6,6 @@ A backend only starts a job and reports when it has ended; the scheduling is her
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +16,8 @@ from typing import Any, Protocol
 from pspo.core.compute import use_threads
 from pspo.core.errors import EXPECTED, exit_code_and_message
 from pspo.core.progress import silent
-from pspo.runs.directory import Run
+from pspo.core.terminal import show_note
+from pspo.runs.directory import Run, begun
 from pspo.training.request import TrainRequest
 
 POLL_SECONDS = 0.5
@@ -33,7 +32,8 @@ class Job:
     request: TrainRequest
     run: Path
     threads: int = 1
-    tensorboard: bool = False
+    trackers: tuple[str, ...] = ()
+    """Names of trackers; workers cannot share one."""
     models: str = ""
     """Jobs with the same text here use the same dynamics models: one fits them, and the others start after that."""
 
@@ -43,18 +43,18 @@ class Job:
 
     def to_json(self) -> str:
         """As a worker receives it."""
-        values = {name: getattr(self, name) for name in ("name", "threads", "tensorboard", "models")}
+        values = {name: getattr(self, name) for name in ("name", "threads", "trackers", "models")}
         return json.dumps(values | {"request": self.request.as_dict(), "run": str(self.run)})
 
     @classmethod
     def from_json(cls, text: str) -> Job:
         values = json.loads(text)
         request, run = TrainRequest.from_dict(values.pop("request")), Path(values.pop("run"))
-        return cls(request=request, run=run, **values)
+        return cls(request=request, run=run, **values | {"trackers": tuple(values["trackers"])})
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """How a worker ended: its exit code, and where it failed one sentence that says why."""
 
     code: int
@@ -79,35 +79,24 @@ class RunsFailed(Exception):
         super().__init__(f"{count} {name}: {why}")
 
 
-def started(run: Path) -> bool:
-    """Whether there is something to resume. Removes what is left of a run killed while its first files were written."""
-    if not (run / "config.json").exists():
-        return False
-    if (run / "manifest.json").exists():
-        return True
-    shutil.rmtree(run)
-    return False
-
-
-def execute(job: Job) -> Outcome:
+def execute(job: Job) -> JobOutcome:
     """Train or resume a job in this process. Errors of the user, the data or the disk end in the outcome."""
     use_threads(job.threads)
     try:
-        from pspo.training import trackers
         from pspo.training.monitor import Monitor
+        from pspo.training.trackers import named_trackers
         from pspo.training.train import resume
 
-        tracker = trackers.tensorboard if job.tensorboard else trackers.no_tracker
-        monitor = Monitor(silent, lambda text: print(text, file=sys.stderr), tracker)
-        if started(job.run):
+        monitor = Monitor(silent, show_note, named_trackers(job.trackers))
+        if begun(job.run):
             resume(job.run, monitor=monitor)
         else:
             job.request.train(job.run, monitor)
     except EXPECTED as problem:
-        return Outcome(*exit_code_and_message(problem))
+        return JobOutcome(*exit_code_and_message(problem))
     except KeyboardInterrupt:
-        return Outcome(130, "it was interrupted")
-    return Outcome(0)
+        return JobOutcome(130, "it was interrupted")
+    return JobOutcome(0)
 
 
 class Backend(Protocol):
@@ -126,9 +115,13 @@ class Backend(Protocol):
         """Whether another job may be started while so many are running."""
         ...
 
+    def check(self, jobs: Sequence[Job]) -> None:
+        """Refuse jobs that cannot work here, before any of them starts."""
+        ...
+
     def start(self, job: Job) -> Any: ...
 
-    def poll(self, handle: Any) -> Outcome | None:
+    def poll(self, handle: Any) -> JobOutcome | None:
         """None while it is running."""
         ...
 
@@ -161,7 +154,8 @@ def run_jobs(
     listener = listener or JobListener()
     waiting = [job for job in jobs if not job.finished]
     running: list[_Running] = []
-    failures: dict[str, str] = {}
+    failures = _write_missing(jobs)
+    backend.check(waiting)
     try:
         while waiting or running:
             while backend.has_room(len(running)) and (job := _next(waiting, [r.job for r in running])):
@@ -188,13 +182,27 @@ def run_jobs(
     return failures
 
 
+def _write_missing(jobs: Sequence[Job]) -> dict[str, str]:
+    """Of finished runs that were killed before their last files; returns what went wrong, by name."""
+    failures = {}
+    for job in jobs:
+        if (run := Run(job.run)).complete and not (run.path / "report.html").exists():
+            from pspo.training.train import write_missing
+
+            try:
+                write_missing(run)
+            except EXPECTED as problem:
+                failures[job.name] = exit_code_and_message(problem)[1]
+    return failures
+
+
 def _next(waiting: Sequence[Job], running: Sequence[Job]) -> Job | None:
     """The first job whose models no running job is still fitting: it would occupy a core only to wait for them."""
     fitting = {job.models for job in running if job.models and not (job.run / "models.json").exists()}
     return next((job for job in waiting if job.models not in fitting), None)
 
 
-def _failure(job: Job, outcome: Outcome) -> str:
+def _failure(job: Job, outcome: JobOutcome) -> str:
     if job.finished and outcome.code == 0:
         return ""
     return outcome.message or f"its worker ended with exit code {outcome.code} and no message"

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pspo.algorithms import get_algorithm
+from pspo.algorithms import get_algorithm, get_algorithm_for
 from pspo.core.config import flatten
 from pspo.core.errors import UserError
 from pspo.data.dataset import Dataset
-from pspo.experiments.cells import Cell, by_method, models_key
+from pspo.experiments.cells import GridCell, by_method, models_key
 from pspo.runs.directory import Run
 from pspo.training.cost import Shape, estimate_cost
 from pspo.training.dry_run import data_or_shape, span
@@ -38,11 +38,11 @@ class Cost:
 class PlanRow:
     """The runs of one dataset and method."""
 
-    cells: list[Cell]
+    cells: list[GridCell]
     cost: Cost | None = None
 
     @property
-    def unfinished(self) -> list[Cell]:
+    def unfinished(self) -> list[GridCell]:
         return [cell for cell in self.cells if not cell.finished]
 
     def line(self) -> str:
@@ -57,7 +57,7 @@ class PlanRow:
 HEADER = f"{'dataset':<26}{'method':<24}{'seeds':<14}{'state':<20}{'a run':>14}{'memory':>10}"
 
 
-def plan_cells(root: Path, cells: Sequence[Cell]) -> list[PlanRow]:
+def plan_cells(root: Path, cells: Sequence[GridCell]) -> list[PlanRow]:
     """At once: nothing is timed, loaded or written. Costs come from finished runs under `root`."""
     known = _known_costs(root)
     return [PlanRow(group, _scaled(known, group[0])) for group in by_method(cells)]
@@ -121,21 +121,22 @@ def _known_costs(root: Path) -> dict[tuple[Any, ...], tuple[Cost, int]]:
     return known
 
 
-def _scaled(known: dict[tuple[Any, ...], tuple[Cost, int]], cell: Cell) -> Cost | None:
+def _scaled(known: dict[tuple[Any, ...], tuple[Cost, int]], cell: GridCell) -> Cost | None:
     """The cost of a finished run, scaled to the iterations of this one."""
-    found = known.get((cell.algo, cell.preset, cell.source.task))
-    if found is None:
+    measured_cost = known.get((cell.algo, cell.preset, cell.source.task))
+    if measured_cost is None:
         return None
-    cost, steps = found
+    cost, steps = measured_cost
     return replace(cost, training_seconds=cost.training_seconds * cell.config().steps / max(steps, 1))
 
 
-def _measured(cell: Cell, data: Dataset | Shape, measured: dict[str, Cost]) -> Cost:
+def _measured(cell: GridCell, data: Dataset | Shape, measured: dict[str, Cost]) -> Cost:
     """Once per configuration and shape of the data: 18 datasets of three tasks take three measurements a method."""
     config: Any = cell.config()
     key = f"{cell.algo} {data.obs_dim} {data.action_dim} {flatten(config)}"
     if key not in measured:
-        found = estimate_cost(get_algorithm(cell.algo), config, data)
-        training = sum(phase.seconds for phase in found.phases if phase.name == "training")
-        measured[key] = Cost(training, found.seconds - training, found.bytes)
+        algorithm = get_algorithm_for(data, cell.algo) if isinstance(data, Dataset) else get_algorithm(cell.algo)
+        estimate = estimate_cost(algorithm, config, data)
+        training = sum(phase.seconds for phase in estimate.phases if phase.name == "training")
+        measured[key] = Cost(training, estimate.seconds - training, estimate.bytes)
     return measured[key]

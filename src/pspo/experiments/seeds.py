@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pspo.algorithms import get_algorithm
+from pspo.algorithms.caution import caution_settings
 from pspo.core.compute import require_threads
 from pspo.core.config import build, setting_word
 from pspo.core.errors import UserError
@@ -27,7 +28,7 @@ from pspo.runs.command import source_words
 from pspo.runs.directory import Run, free_path
 from pspo.training.monitor import Monitor
 from pspo.training.request import TrainRequest
-from pspo.training.trackers import no_tracker, tensorboard
+from pspo.training.trackers import TRACKERS, NamedTrackers, check_tracker, no_tracker
 
 REQUEST_FILE = "command.json"
 """What the runs of a folder were asked for: only the same request resumes them."""
@@ -65,10 +66,13 @@ def train_seeds(
     if not listed:
         raise UserError("no seeds were given: at least one is needed.")
     require_threads(threads)
+    _require_named(monitor)
     if request.episodes is not None:
         require_episodes(request.episodes)
-    build(get_algorithm(request.algo).Config, request.settings)  # unknown keys and values are reported before a start
-    name = f"{Path(request.dataset).stem}-{request.algo}-{request.preset}-seeds"
+    # Unknown keys and values are reported before a start.
+    config = build(get_algorithm(request.algo).Config, request.settings)
+    caution_settings(request.algo, config, request.caution)
+    name = f"{Path(request.dataset.split(',')[0]).stem}-{request.algo}-{request.preset}-seeds"
     folder = Path(out) if out else free_path(name)
     jobs = [_job(request, seed, folder, threads, monitor) for seed in listed]
     _require_same_request(folder, request, jobs)
@@ -83,17 +87,21 @@ def train_seeds(
     return summary
 
 
-def _job(request: TrainRequest, seed: int, folder: Path, threads: int, monitor: Monitor) -> Job:
-    if monitor.tracker not in (no_tracker, tensorboard):
+def _require_named(monitor: Monitor) -> None:
+    check_tracker(monitor.tracker)
+    if monitor.tracker is not no_tracker and not isinstance(monitor.tracker, NamedTrackers):
         raise UserError(
-            "several seeds are separate processes, and only TensorBoard can follow them: leave the tracker out."
+            f"several seeds are separate processes, which only {', '.join(TRACKERS)} can follow: leave the tracker out."
         )
+
+
+def _job(request: TrainRequest, seed: int, folder: Path, threads: int, monitor: Monitor) -> Job:
     return Job(
         f"seed {seed}",
         dataclasses.replace(request, seed=seed),
         folder / f"seed-{seed}",
         threads,
-        tensorboard=monitor.tracker is tensorboard,
+        trackers=monitor.tracker.names if isinstance(monitor.tracker, NamedTrackers) else (),
     )
 
 
@@ -111,7 +119,10 @@ def _require_same_request(folder: Path, request: TrainRequest, jobs: Sequence[Jo
 
 
 def _without_seed(request: TrainRequest) -> dict[str, Any]:
-    return {name: value for name, value in request.as_dict().items() if name != "seed"}
+    """As version 0.1 wrote it, where nothing that is newer is asked for."""
+    newer = {"caution": "normal", "holdout": None, "holdout_by": None}
+    values = request.as_dict().items()
+    return {n: value for n, value in values if n != "seed" and not (n in newer and value == newer[n])}
 
 
 def _words(request: TrainRequest) -> list[str]:

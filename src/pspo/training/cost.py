@@ -85,7 +85,7 @@ def _sample(data: Dataset) -> Dataset:
         name: getattr(data, name)[:count] for name in ("obs", "action", "reward", "next_obs", "terminal", "timeout")
     }
     known = {"next_known": data.next_known[:count]}
-    return dataclasses.replace(data, **first, **known)
+    return dataclasses.replace(data, **first, **known, propensity=None, last_reward=None, source_rows=None)
 
 
 def random_dataset(shape: Shape, episode: int = 500) -> Dataset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pspo.algorithms import get_algorithm
+from pspo.algorithms import get_algorithm, get_algorithm_for
 from pspo.algorithms.registry import preset
 from pspo.core.compute import threads
 from pspo.core.config import build
@@ -20,8 +20,10 @@ def describe(source: Any, algo: str, preset_name: str, settings: dict[str, Any],
     data, about_data, task, name = _data(source, how)
     if task:
         get_task(task).require_fit(f"the dataset '{source}'", data)
-    algorithm = get_algorithm(algo)
-    config = build(algorithm.Config, preset(algo, preset_name, task, name), settings)
+    algorithm, discrete = get_algorithm(algo), False
+    if isinstance(data, Dataset):
+        algorithm, discrete = get_algorithm_for(data, algo), data.discrete
+    config = build(algorithm.Config, preset(algo, preset_name, task, name, discrete), settings)
     cost = estimate_cost(algorithm, config, data)
     return [
         f"would train {algo} on {source}, preset {preset_name}",

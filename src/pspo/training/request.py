@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pspo.core.errors import UserError
 from pspo.data.columns import as_columns
+from pspo.data.load import source_text
 
 if TYPE_CHECKING:
     from pspo.runs.directory import Run
@@ -30,17 +31,25 @@ class TrainRequest:
     task: str | None = None
     episodes: int | None = None
     """Episodes of the final evaluation; None is the task's own number."""
+    caution: str = "normal"
+    """"low", "normal" or "high"."""
+    holdout: float | None = None
+    """Fraction of the data that is kept apart for off-policy evaluation."""
+    holdout_by: str | None = None
+    """"time" or "episode"."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.dataset, str | Path):
+        source = source_text(self.dataset)
+        if source is None:
             raise UserError("a request names its dataset: save data that are in memory to a file first.")
-        object.__setattr__(self, "dataset", str(self.dataset))
+        object.__setattr__(self, "dataset", source)
         columns = {role: list(patterns) for role, patterns in as_columns(self.columns).given().items()}
         object.__setattr__(self, "columns", columns or None)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return dataclasses.asdict(self)
+        """As JSON holds it; what version 0.1 did not know is left out at its default."""
+        values = dataclasses.asdict(self)
+        return {name: value for name, value in values.items() if (name, value) != ("caution", "normal")}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TrainRequest:
@@ -54,12 +63,15 @@ class TrainRequest:
         return train(
             self.dataset,
             self.algo,
-            self.preset,
+            preset=self.preset,
             seed=self.seed,
             out=out,
             settings=self.settings,
             episodes=self.episodes,
             columns=self.columns,
             task=self.task,
+            caution=self.caution,
+            holdout=self.holdout,
+            holdout_by=self.holdout_by,
             monitor=monitor,
         )

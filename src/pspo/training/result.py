@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pspo.core.files import write_arrays
+from pspo.evaluation.run_verdict import dataset_interval
 from pspo.evaluation.simulator import actor_by_mode, evaluate_network
 from pspo.policies.policy import FILE_NAME, from_network
 from pspo.training.loop import Clock, Session
@@ -18,12 +20,17 @@ def final_evaluation(session: Session, state: Any, clock: Clock) -> None:
     description = run.read("config")
     origin = {name: description[name] for name in ("algo", "dataset", "task", "preset", "seed")}
     network = session.algorithm.policies(state)["policy"]
-    from_network(network, setup.norm, origin | {"step": config.steps}).save(run.path / FILE_NAME)
+    data, metadata = session.data, origin | {"step": config.steps}
+    names = data.raw_obs_names, data.action_names
+    policy = from_network(network, setup.norm, metadata, *names, data.encoder)
+    replace(policy, action_labels=data.action_labels).save(run.path / FILE_NAME)
     numbers = {}
     if diagnostics:
         arrays, numbers = diagnostics.diagnose(config, setup, session.device_data, state)
         write_arrays(run.path / "diagnostics.safetensors", arrays, numbers)
-        numbers |= {"model_episodes": diagnostics.model_episode_size(session.data)[0]}
+        episodes, steps = diagnostics.model_episode_size(session.data)
+        logged = dataset_interval(session.data, horizon=steps).value
+        numbers |= {"model_episodes": episodes, "model_steps": steps, "dataset_return": logged}
     evaluated: dict[str, Any] = {}
     if session.task:
         actor = actor_by_mode(setup.norm)

@@ -9,26 +9,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pspo.algorithms import external, get_algorithm
+from pspo.algorithms import external, get_algorithm, get_algorithm_for
 from pspo.algorithms import preset as load_preset
+from pspo.algorithms.caution import about_caution, caution_settings
 from pspo.algorithms.contract import Algorithm
 from pspo.algorithms.sharing import about_pool
 from pspo.core import checkpoint
 from pspo.core.compute import keep_compiled_programs
 from pspo.core.config import build, flatten
 from pspo.core.errors import UserError
+from pspo.core.progress import Reporter
 from pspo.data.batches import device_dataset
 from pspo.data.check import require_trainable
-from pspo.data.columns import Columns, as_columns
+from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
-from pspo.data.load import load_dataset
+from pspo.data.discrete import NOTE as ABOUT_ACTIONS
+from pspo.data.holdout import hold_out
+from pspo.data.load import columns_with_map, load_dataset, source_text
 from pspo.envs.task import get_task, require_episodes
+from pspo.evaluation.run_comparison import compare_run
+from pspo.report.run.page import FILE_NAME as REPORT_FILE
 from pspo.report.run.page import write_report
-from pspo.runs.directory import Run, create, free_path, open_run, writing
+from pspo.runs.dataset import own_dataset
+from pspo.runs.directory import Run, create, discard, free_path, open_run, writing
 from pspo.runs.manifest import describe_machine
 from pspo.training.loop import Clock, Session, run_loop
 from pspo.training.monitor import Monitor
 from pspo.training.result import final_evaluation
+from pspo.training.trackers import Tracker, check_tracker
 
 RESUME_NEEDS = ("algo", "dataset", "task", "preset", "seed", "episodes", "settings")
 """Keys of config.json without which a run cannot be resumed."""
@@ -45,25 +53,43 @@ def train(
     episodes: int | None = None,
     columns: Columns | Mapping[str, Any] | None = None,
     task: str | None = None,
+    caution: str = "normal",
+    holdout: float | None = None,
+    holdout_by: str | None = None,
     monitor: Monitor = Monitor(),  # noqa: B008
 ) -> Run:
     """Learn a policy from a dataset; returns the finished run. Everything is checked before anything is written.
 
     `dataset` is whatever `load_dataset` takes, which also gets `columns` and `task`. `algo` and `preset` are names that
     `pspo list` shows; `settings` change single keys of the preset, as in {"alpha": 0.01}. `out` is the run directory,
-    by default a new one under runs/. `episodes` of the final evaluation default to the task's own number. `monitor`
-    receives progress, messages and metrics. Raises `UserError` for bad input, and `Diverged` where a number is not
-    finite.
+    by default a new one under runs/. `caution` is "low", "normal" or "high" and stands for settings of the algorithm,
+    see docs/choosing.md; `settings` win over it. A fraction `holdout` of the data is kept apart for `estimate_return`
+    and `select`: the latest episodes if `holdout_by` is "time" (the default with a time column), random ones if it is
+    "episode". `episodes` of the final evaluation default to the task's own number. `monitor` receives progress,
+    messages and metrics. Raises `UserError` for bad input, and `Diverged` where a number is not finite.
     """
-    algorithm = get_algorithm(algo)
+    check_tracker(monitor.tracker)
+    get_algorithm(algo)  # an unknown name is refused before the data are read
     if not 0 <= seed < 2**31:
         raise UserError(f"seed={seed} is out of range: it must be a whole number from 0 to {2**31 - 1}.")
     if episodes is not None:
         require_episodes(episodes)
-    data = load_dataset(dataset, columns, task, monitor.progress)
-    config = build(algorithm.Config, load_preset(algo, preset, data.task, data.name), settings or {})
-    require_trainable(data)
-    source = str(dataset) if isinstance(dataset, (str, Path)) else data.name
+    columns, _ = columns_with_map(dataset, columns)
+    whole = load_dataset(dataset, columns, task, monitor.progress)
+    data, held_out, kept = hold_out(whole, holdout, holdout_by or ("time" if columns and columns.time else "episode"))
+    algorithm = get_algorithm_for(data, algo)
+    of_preset = load_preset(algo, preset, data.task, data.name, data.discrete)
+    normal = build(algorithm.Config, of_preset)
+    cautious = caution_settings(algo, normal, caution)
+    config = build(algorithm.Config, of_preset, cautious, settings or {})
+    _refuse_unused(algorithm, settings or {}, data)
+    require_trainable(whole)
+    for line in data.encoder.describe() if data.encoder else ():
+        monitor.message(f"{line}.")
+    for note in data.notes:
+        if note.startswith(ABOUT_ACTIONS):
+            monitor.message(note)
+    source = source_text(dataset) or data.name
     if data.task:
         get_task(data.task).require_fit(f"the dataset '{source}'", data)
         get_task(data.task).require()
@@ -71,46 +97,75 @@ def train(
         "algo": algo,
         "dataset": source,
         "name": data.name,
-        "columns": columns and as_columns(columns).given(),
+        "columns": columns and columns.given(),
+        **({"holdout": kept.as_dict()} if kept else {}),
         "names": {"obs": [*data.obs_names], "action": [*data.action_names]},
+        "encoder": data.encoder and data.encoder.as_json(),
+        **({"action_labels": [*data.action_labels]} if data.discrete else {}),
         "task": data.task,
         "preset": preset,
         "seed": seed,
         "episodes": episodes or (get_task(data.task).default_episodes if data.task else 0),
     }
     manifest = describe_machine() | {"data_hash": data.hash, "seed": seed, "timings": {}}
+    if held_out is not None:
+        manifest["holdout_hash"] = held_out.hash
     if origin := external().get(algo):
         manifest["algorithm"] = origin  # to be read by people: what it names is never imported
     path = out or free_path(f"{data.name}-{algo}-{preset}-seed{seed}")
     run = create(path, {"config": description | {"settings": flatten(config)}, "manifest": manifest})
+    if cautious:
+        monitor.message(about_caution(caution, normal, cautious))
     with writing(run):
-        return _work(run, algorithm, config, data, monitor)
+        try:
+            return _work(run, algorithm, config, data, monitor)
+        except UserError:
+            if not (run.path / "metrics.jsonl").exists():
+                discard(run)  # refused before the first step: there is nothing to resume
+            raise
+
+
+def _refuse_unused(algorithm: Algorithm, settings: dict[str, Any], data: Dataset) -> None:
+    """A setting that has no effect would be ignored silently."""
+    for name in getattr(algorithm, "UNUSED_IF_DISCRETE", ()) if data.discrete else ():
+        if name in settings:
+            raise UserError(f"the setting '{name}' has no effect on discrete actions: leave it out.")
 
 
 def resume(path: str | Path, dataset: Any = None, *, monitor: Monitor = Monitor()) -> Run:  # noqa: B008
-    """Continue a run that was stopped, bit for bit; one that is finished is returned as it is.
+    """Continue a run that was stopped, bit for bit. Of one that is finished, files that are missing are written again.
 
     `dataset` is needed only where the data came from memory. Data that have changed since are refused.
     """
     run = open_run(path)
-    if run.finished:
+    if run.complete:
+        write_missing(run)
         return run
+    check_tracker(monitor.tracker)
     description, manifest = run.read("config", *RESUME_NEEDS), run.read("manifest", "data_hash", "timings")
     checkpoint.require_inside(run.checkpoints)
-    algorithm = get_algorithm(description["algo"], manifest.get("algorithm"))
-    columns = None if isinstance(dataset, Dataset) else description.get("columns")
-    source = dataset if dataset is not None else description["dataset"]
-    data = load_dataset(source, columns, description.get("task"), monitor.progress)
-    if data.hash != manifest["data_hash"]:
-        raise UserError(f"the data of {run.path} have changed since it was started: restore them or train again.")
+    get_algorithm(description["algo"], manifest.get("algorithm"))  # a changed one is refused before the data are read
+    data = own_dataset(run, source=dataset, progress=monitor.progress)
+    algorithm = get_algorithm_for(data, description["algo"], manifest.get("algorithm"))
     with writing(run):
         return _work(run, algorithm, build(algorithm.Config, description["settings"]), data, monitor)
 
 
 def _work(run: Run, algorithm: Algorithm, config: Any, data: Dataset, monitor: Monitor) -> Run:
+    keep_compiled_programs()
+    with monitor.tracker(run.path) as tracker:  # first of all: what it may ask of an account or a server takes seconds
+        _fit_and_train(run, algorithm, config, data, monitor, tracker)
+        tracker.finish(run.result)
+    compare_run(run, data, Reporter(monitor.progress, monitor.message))
+    monitor.message(f"report: {write_report(run.path)}")
+    return run
+
+
+def _fit_and_train(
+    run: Run, algorithm: Algorithm, config: Any, data: Dataset, monitor: Monitor, tracker: Tracker
+) -> None:
     description = run.read("config")
     clock = Clock(run)
-    keep_compiled_programs()
     with clock("prepare"):
         setup, models = algorithm.prepare(config, data, description["seed"], monitor.progress)
         run.write("models", models)
@@ -118,12 +173,20 @@ def _work(run: Run, algorithm: Algorithm, config: Any, data: Dataset, monitor: M
             monitor.message(about_pool(description["algo"], config, description["preset"], data, models["pool"]))
         _require_same_models(run, models)
     session = Session(run, algorithm, config, setup, data, device_dataset(data, setup.norm, config.gamma))
-    with clock("train"), monitor.tracker(run.path) as tracker:
+    with clock("train"):
         state = run_loop(session, clock, monitor, tracker)
     with clock("evaluate"):
         final_evaluation(session, state, clock)
-    monitor.message(f"report: {write_report(run.path)}")
-    return run
+
+
+def write_missing(run: Run) -> list[str]:
+    """Write what a finished run lacks, because it was killed or the disk was full at its end; returns the names."""
+    missing = [name for name in ("metrics.csv", REPORT_FILE) if not (run.path / name).exists()]
+    if "metrics.csv" in missing:
+        run.write_metrics_table()
+    if REPORT_FILE in missing:
+        write_report(run.path)
+    return missing
 
 
 def _require_same_models(run: Run, models: dict[str, Any]) -> None:

@@ -14,11 +14,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
 from pspo.core.compute import cores
-from pspo.experiments.jobs import Job, Outcome, execute
+from pspo.experiments.jobs import Job, JobOutcome, execute
 
 PARENT_CHECK_SECONDS = 0.5
 TAIL = 20_000  # bytes of a worker's output that are read
@@ -50,6 +51,9 @@ class ProcessBackend:
     def has_room(self, running: int) -> bool:
         return running < self.at_once
 
+    def check(self, jobs: Sequence[Job]) -> None:
+        """Workers see what this process sees."""
+
     def start(self, job: Job) -> Worker:
         pinned = self.free[: job.threads] if len(self.free) >= job.threads else []  # more workers than cores: unpinned
         self.free = [core for core in self.free if core not in pinned]
@@ -59,7 +63,7 @@ class ProcessBackend:
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=report, stderr=errors)
         return Worker(process, pinned, report, errors)
 
-    def poll(self, handle: Worker) -> Outcome | None:
+    def poll(self, handle: Worker) -> JobOutcome | None:
         code = handle.process.poll()
         if code is None:
             return None
@@ -93,13 +97,13 @@ def _tail(file: IO[bytes]) -> str:
         return file.read().decode(errors="replace")
 
 
-def _outcome(code: int, report: str, errors: str) -> Outcome:
+def _outcome(code: int, report: str, errors: str) -> JobOutcome:
     """What a worker reported; of one that crashed or was killed, its exit code and the last line of its errors."""
     with contextlib.suppress(ValueError, TypeError):
-        outcome = Outcome(**json.loads(last_line(report)))
+        outcome = JobOutcome(**json.loads(last_line(report)))
         if outcome.code == code:
             return outcome
-    return Outcome(code, last_line(errors))
+    return JobOutcome(code, last_line(errors))
 
 
 def last_line(text: str) -> str:
