@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ LAYERS = (
 ALONE = "theory"  # imports nothing of pspo, and nothing imports it
 TOP = {"__init__", "__main__"}
 MOST_TOP_MODULES = 4
+MODULE_NAME = re.compile(r"pspo(\.[a-z_0-9]+)+")
 
 
 def imported(source: str) -> list[tuple[int, str]]:
@@ -44,6 +46,8 @@ def imported(source: str) -> list[tuple[int, str]]:
             found += [(node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] == "pspo"]
         elif isinstance(node, ast.ImportFrom) and node.level:
             found.append((node.lineno, "a relative import"))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and MODULE_NAME.fullmatch(node.value):
+            found.append((node.lineno, node.value))  # for importlib, as in a registry
     return found
 
 
@@ -138,6 +142,7 @@ def test_every_package_says_what_lives_in_it() -> None:
         ),
         ("from pspo import experiments", "core/files.py:1 imports pspo.experiments, which lies below core"),
         ("from pspo.theory import x", "core/files.py:1 imports pspo.theory, but theory stands alone"),
+        ("MODULE = 'pspo.report.page'", "core/files.py:1 imports pspo.report.page, which lies below core"),
         ("from .errors import UserError", "core/files.py:1 uses a relative import"),
     ],
 )

@@ -5,40 +5,43 @@ The public names; each is imported when it is first used, so that `import pspo` 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pspo.core.lazy import lazy_names
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Dataset": "pspo.data",
-    "Columns": "pspo.data",
-    "load_dataset": "pspo.data",
-    "save_dataset": "pspo.data",
-    "check": "pspo.data",
-    "train": "pspo.training.train",
-    "resume": "pspo.training.train",
-    "TrainRequest": "pspo.training.request",
-    "train_seeds": "pspo.experiments.seeds",
-    "ExperimentRequest": "pspo.experiments.experiment",
-    "run_experiment": "pspo.experiments.experiment",
-    "RunsFailed": "pspo.experiments.jobs",
-    "load_policy": "pspo.policies.policy",
-    "Policy": "pspo.policies.policy",
-    "export_policy": "pspo.runs.export",
-    "OnnxPolicy": "pspo.policies.onnx.runtime",
-    "evaluate": "pspo.evaluation.simulator",
-    "estimate_return": "pspo.evaluation.ope.estimate_run",
-    "judge_run": "pspo.evaluation.ope.estimate_run",  # the name of estimate_return in version 0.1
-    "inspect_policy": "pspo.evaluation.inspect.inspection",
-    "register_algorithm": "pspo.algorithms",
-    "UserError": "pspo.core.errors",
+    "Dataset": "data",
+    "Columns": "data",
+    "load_dataset": "data",
+    "save_dataset": "data",
+    "check": "data",
+    "train": "training.train",
+    "resume": "training.train",
+    "OfflinePolicyLearner": "training.policy_learner",
+    "TrainRequest": "training.request",
+    "train_seeds": "experiments.seeds",
+    "ExperimentRequest": "experiments.experiment",
+    "run_experiment": "experiments.experiment",
+    "RunsFailed": "experiments.jobs",
+    "load_policy": "policies.policy",
+    "Policy": "policies.policy",
+    "export_policy": "runs.export",
+    "OnnxPolicy": "policies.onnx.runtime",
+    "evaluate": "evaluation.simulator",
+    "estimate_return": "evaluation.ope.estimate_run",
+    "judge_run": "evaluation.ope.estimate_run",  # the name of estimate_return in version 0.1
+    "inspect_policy": "evaluation.inspect.inspection",
+    "register_algorithm": "algorithms",
+    "UserError": "core.errors",
 }
 
 __all__ = [
     "Columns",
     "Dataset",
     "ExperimentRequest",
+    "OfflinePolicyLearner",
     "OnnxPolicy",
     "Policy",
     "RunsFailed",
@@ -74,14 +77,11 @@ if TYPE_CHECKING:
     from pspo.policies.onnx.runtime import OnnxPolicy
     from pspo.policies.policy import Policy, load_policy
     from pspo.runs.export import export_policy
+    from pspo.training.policy_learner import OfflinePolicyLearner
     from pspo.training.request import TrainRequest
     from pspo.training.train import resume, train
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'pspo' has no attribute '{name}'")
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

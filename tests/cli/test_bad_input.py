@@ -11,6 +11,7 @@ import pytest
 
 from pspo.cli.main import main
 from tests.cli.command_line import TINY, pspo
+from tests.refusals import one_sentence
 
 
 def rows(n: int = 200, **changes) -> dict[str, np.ndarray]:
@@ -29,14 +30,6 @@ def with_nan(n: int = 200) -> np.ndarray:
     reward = np.zeros(n, np.float32)
     reward[17] = np.nan
     return reward
-
-
-def one_sentence(text: str) -> str:
-    """The message, which must be one line from pspo without a traceback."""
-    lines = text.strip().splitlines()
-    assert len(lines) == 1, text
-    assert lines[0].startswith("pspo: ")
-    return lines[0]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +121,7 @@ def test_the_old_name_of_a_setting_is_one_warning_without_a_file_name(seeds, tmp
     assert main(["train", "liquidation", "--algo", "td3bc", *settings, *seeds, "--out", str(tmp_path / "run")]) == 2
     warning, error = capsys.readouterr().err.splitlines()
     assert warning == "pspo: warning: critic_rate is now called critic_lr; the old name works until version 0.3."
-    assert error == "pspo: steps=none is not a whole number."
+    assert error == "pspo: error: steps=none is not a whole number."
     assert list(tmp_path.iterdir()) == []
 
 
@@ -136,3 +129,14 @@ def test_an_unknown_command_exits_with_2(capsys) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["trian"])
     assert stop.value.code == 2
+    message = one_sentence(capsys.readouterr().err)
+    assert "invalid choice: 'trian'" in message
+    assert message.endswith("`pspo --help` shows the options.")
+
+
+def test_a_mistake_in_the_options_looks_like_any_other_error(capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "liquidation", "--seed", "one"])
+    assert stop.value.code == 2
+    error = "pspo: error: argument --seed: invalid int value: 'one': `pspo train --help` shows the options.\n"
+    assert capsys.readouterr().err == error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -70,33 +71,38 @@ def test_the_policy_is_a_callable_on_one_state_or_many(run: Path) -> None:
 
 
 def test_python_and_the_command_line_train_the_same_policy_bit_for_bit(run: Path, tmp_path: Path) -> None:
-    code = f"import pspo; r = pspo.train('liquidation', preset='smoke', out={str(tmp_path / 'run')!r}, episodes=500)"
-    code += "; print(r.result['score'])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
+    trained = library.train("liquidation", preset="smoke", out=tmp_path / "run", episodes=500, monitor=SILENT)
     assert (tmp_path / "run" / "policy.safetensors").read_bytes() == (run / "policy.safetensors").read_bytes()
-    assert float(done.stdout.split()[-1]) == json.loads((run / "result.json").read_text())["score"]
+    assert trained.result["score"] == json.loads((run / "result.json").read_text())["score"]
 
 
-def test_several_seeds_in_one_call_equal_single_runs(run: Path, tmp_path: Path) -> None:
-    done = pspo("train", "liquidation", *TINY, "--seeds", 2, "--out", tmp_path / "both")
-    assert done.returncode == 0, done.stderr
+@pytest.fixture(scope="module")
+def bc_run(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "bc"
+    tracked = ["--tensorboard"] if importlib.util.find_spec("tensorboardX") else []
+    assert main(["train", "liquidation", "--algo", "bc", *TINY, *tracked, "--out", str(out)]) == 0
+    return out
+
+
+def test_several_seeds_in_one_call_equal_single_runs(bc_run: Path, tmp_path: Path, capsys) -> None:
+    """Seeds are trained in processes, the single run was trained in this one."""
+    words = ["train", "liquidation", *TINY, "--seeds", "2", "--out", str(tmp_path / "both")]
+    assert main([*words, "--algo", "bc"]) == 0
+    printed = capsys.readouterr().out
     both = json.loads((tmp_path / "both" / "summary.json").read_text())
     assert both["seeds"] == [0, 1]
     assert both["score"]["mean"] == pytest.approx(np.mean(both["score"]["each"]))
     assert both["score"]["std"] == pytest.approx(np.std(both["score"]["each"], ddof=1))
-    shown = " ".join(done.stdout.split())
     numbers = [both["return_mean"]["mean"], both["return_mean"]["std"], *both["return_mean"]["each"]]
-    assert f"mean return │ {' │ '.join(f'{number:.3f}' for number in numbers)}" in shown
-    single = (run / "policy.safetensors").read_bytes()
+    assert f"mean return │ {' │ '.join(f'{number:.3f}' for number in numbers)}" in " ".join(printed.split())
+    single = (bc_run / "policy.safetensors").read_bytes()
     assert (tmp_path / "both" / "seed-0" / "policy.safetensors").read_bytes() == single
     assert (tmp_path / "both" / "seed-1" / "policy.safetensors").read_bytes() != single
     # The same command again resumes, and all is finished; any other request is refused.
-    again = pspo("train", "liquidation", *TINY, "--seeds", 2, "--out", tmp_path / "both")
-    assert (again.returncode, again.stdout) == (0, done.stdout)
-    other = pspo("train", "liquidation", *TINY, "--algo", "bc", "--seeds", 2, "--out", tmp_path / "both")
-    assert other.returncode == 2
-    assert "belongs to another request" in other.stderr
+    assert main([*words, "--algo", "bc"]) == 0
+    assert capsys.readouterr().out == printed
+    assert main([*words, "--algo", "cql"]) == 2
+    assert "belongs to another request" in capsys.readouterr().err
 
 
 def test_train_seeds_from_python_resumes_a_folder_of_the_command_line(run: Path, tmp_path: Path) -> None:
@@ -155,7 +161,6 @@ def test_help_does_not_import_jax() -> None:
     assert done.stdout.strip().endswith("False")
 
 
-def test_tensorboard_events_on_request(tmp_path: Path) -> None:
+def test_tensorboard_events_on_request(bc_run: Path) -> None:
     pytest.importorskip("tensorboardX")
-    assert main(["train", "liquidation", "--algo", "bc", *TINY, "--tensorboard", "--out", str(tmp_path / "run")]) == 0
-    assert list((tmp_path / "run" / "tensorboard").glob("events*"))
+    assert list((bc_run / "tensorboard").glob("events*"))

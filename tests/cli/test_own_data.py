@@ -13,9 +13,11 @@ import pytest
 import pspo as library
 from pspo.cli.main import _parser, main
 from pspo.cli.train import train_request
+from pspo.core.errors import UserError
 from pspo.experiments.jobs import Job
 from pspo.report.run.contents import read_contents
 from pspo.report.run.reproduce import command
+from pspo.runs.dataset import own_dataset
 from pspo.runs.directory import Run
 from pspo.training import train as training
 from pspo.training.monitor import SILENT
@@ -161,3 +163,66 @@ def test_data_of_single_decisions_can_be_trained_on(tmp_path: Path) -> None:
     small = settings(steps=20, chunk=20)
     assert main(["train", str(tmp_path / "bandit.csv"), *TINY, *small, "--out", str(tmp_path / "run")]) == 0
     assert json.loads((tmp_path / "run" / "models.json").read_text())["termination"] == "always"
+
+
+def test_check_says_of_one_row_what_train_says_and_no_folder_is_left(tmp_path: Path, capsys) -> None:
+    table = tmp_path / "one.csv"
+    table.write_text("obs_x,action,reward,terminal\n1,0.5,2,1\n")
+    assert main(["check", str(table)]) == 2
+    reason = "there is one transition, and one has to be held out: give at least two"
+    assert reason in capsys.readouterr().out
+    assert main(["train", str(table), "--out", str(tmp_path / "run")]) == 2
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_refused_while_it_prepares_leaves_nothing(
+    table: Path, tmp_path: Path, columns, monkeypatch
+) -> None:
+    def refuse(run: Run, *_: object) -> None:
+        run.write("models", {})
+        raise library.UserError("no")
+
+    monkeypatch.setattr(training, "_work", refuse)
+    with pytest.raises(library.UserError, match="no"):
+        training.train(table, "bc", preset="smoke", columns=columns, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_on_a_folder_remembers_time_map_and_holdout(table: Path, tmp_path: Path, no_training) -> None:
+    """Files in pieces and unsorted, columns from the map beside them: all are read alike by later commands."""
+    rows = pyarrow.csv.read_csv(table)
+    rows = rows.append_column("t", pa.array(np.arange(rows.num_rows)))
+    (tmp_path / "logs").mkdir()
+    for number, part in enumerate(np.array_split(np.random.default_rng(0).permutation(rows.num_rows), 3)):
+        pyarrow.csv.write_csv(rows.take(part), tmp_path / "logs" / f"{number}.csv")
+    roles = "obs = 'x*'\naction = 'u'\nreward = 'gain'\nepisode = 'id'\nterminal = 'over'\ntime = 't'\n"
+    (tmp_path / "logs.toml").write_text(f"[columns]\n{roles}")
+
+    out = tmp_path / "run"
+    run = library.train(tmp_path / "logs", holdout=0.3, out=out)
+    assert run.read("config")["columns"]["time"] == ["t"]
+    assert run.read("config")["holdout"] == {"fraction": 0.3, "by": "time"}
+    (tmp_path / "logs.toml").unlink()  # the run knows by itself
+    library.resume(out)
+    training, again = no_training
+    assert training.hash == again.hash == run.read("manifest")["data_hash"]
+    held_out = own_dataset(run, "holdout")
+    assert held_out.size + training.size == rows.num_rows - 1  # nothing follows the last row
+    assert held_out.hash == run.read("manifest")["holdout_hash"]
+    assert training.obs_names == ("x0", "x1", "x2")
+    words = " ".join(command(read_contents(out)))
+    assert "--time t" in words
+    assert "--holdout 0.3 --holdout-by time" in words
+    pyarrow.csv.write_csv(rows.slice(0, 100), tmp_path / "logs" / "0.csv")
+    with pytest.raises(UserError, match="have changed since it was started"):
+        library.resume(out)
+
+
+def test_bounds_of_a_named_dataset_are_remembered(tmp_path: Path, no_training) -> None:
+    run = library.train("liquidation", out=tmp_path / "run", columns={"action_low": -2, "action_high": 2})
+    library.resume(run.path)
+    assert [data.action_high.tolist() for data in no_training] == [[2.0], [2.0]]
+    assert "--action-low -2 --action-high 2" in " ".join(command(read_contents(run.path)))
+    with pytest.raises(UserError, match="2 numbers where the action has 1 columns"):
+        library.load_dataset("liquidation", columns={"action_low": [-2, -1], "action_high": 2})

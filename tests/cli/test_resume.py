@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pspo.cli.main import main
 from tests.cli.command_line import PSPO, TINY, pspo, settings
 
 LONG = [*TINY, *settings(steps=1800, chunk=25, evaluate_every=600, evaluate_episodes=200)]
@@ -117,3 +118,23 @@ def test_resuming_a_finished_run_changes_nothing(whole: Path) -> None:
     assert done.returncode == 0
     assert "finished" in done.stdout
     assert before == {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()}
+
+
+def test_a_finished_run_gets_back_the_files_that_a_kill_prevented(whole: Path, tmp_path: Path, capsys) -> None:
+    run = tmp_path / "run"
+    subprocess.run(["cp", "-r", whole, run], check=True)
+    table = (run / "metrics.csv").read_bytes()
+    for name in ("report.html", "metrics.csv"):
+        (run / name).unlink()
+    assert main(["resume", str(run)]) == 0
+    assert "finished already; metrics.csv, report.html was missing and is written again" in capsys.readouterr().out
+    assert (run / "metrics.csv").read_bytes() == table
+    assert (run / "report.html").read_text().endswith("</html>\n")
+
+
+def test_a_finished_run_gets_its_policy_from_the_last_checkpoint(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    subprocess.run(["cp", "-r", whole, run], check=True)
+    (run / "policy.safetensors").unlink()
+    assert main(["resume", str(run), "--quiet"]) == 0
+    assert outcome(run) == outcome(whole)

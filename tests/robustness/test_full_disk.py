@@ -19,7 +19,8 @@ import pytest
 
 from pspo.cli.main import main
 from pspo.evaluation.ope import estimate_run
-from tests.robustness.training_process import TRAIN, one_sentence, outcome
+from tests.refusals import one_sentence
+from tests.robustness.training_process import TRAIN, outcome
 
 
 @contextlib.contextmanager
@@ -93,7 +94,7 @@ def test_a_run_stopped_by_a_full_disk_is_resumed_when_there_is_room(whole: Path,
     with at_most(1000):  # enough for the manifest, not for a policy
         assert main(["resume", str(run), "--quiet"]) == 2
     lines = capsys.readouterr().err.strip().splitlines()
-    assert lines[-1].startswith("pspo: cannot read or write")
+    assert lines[-1].startswith("pspo: error: cannot read or write")
     assert "Traceback" not in "".join(lines)
     assert before["config.json"] == (run / "config.json").read_bytes()
     assert not (run / "result.json").exists()

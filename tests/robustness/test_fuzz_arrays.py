@@ -32,8 +32,8 @@ STATE = State(jnp.arange(6, dtype=jnp.float32).reshape(2, 3), jnp.int32(20))
 OTHER: list[Any] = [np.zeros(0), np.float32(1), np.full((2, 3), np.nan), np.zeros((3, 2), np.float64), np.arange(4) > 1]
 
 
-def rewritten(path: Path, whole: dict[str, np.ndarray], change: tuple[str, int], facts: Any) -> bool:
-    """A file with edited arrays and facts whose checksum is right; false where it cannot be written."""
+def rewritten(path: Path, whole: dict[str, np.ndarray], change: tuple[str, int], metadata: Any) -> bool:
+    """A file with edited arrays and metadata whose checksum is right; false where it cannot be written."""
     name, how = change
     arrays = dict(whole)
     if how == len(OTHER):
@@ -41,7 +41,7 @@ def rewritten(path: Path, whole: dict[str, np.ndarray], change: tuple[str, int],
     elif how < len(OTHER):
         arrays[name] = OTHER[how]
     try:
-        write_arrays(path, arrays, facts)
+        write_arrays(path, arrays, metadata)
     except (UnicodeError, ValueError):
         return False
     return True
@@ -79,14 +79,14 @@ def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(times: in
 def test_an_edited_checkpoint_is_a_state_of_the_right_shape_or_skipped(times: int, tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 20, STATE)
     newest = tmp_path / "0000000020.safetensors"
-    whole, facts = read_arrays(newest)
+    whole, metadata = read_arrays(newest)
 
     @bounded(30 * times)
-    @given(changes(whole), edited(facts))
+    @given(changes(whole), edited(metadata))
     @example((".step", len(OTHER) + 1), {"step": 20.0})
     @example((".step", len(OTHER) + 1), [20])
-    def check(change: tuple[str, int], facts: Any) -> None:
-        if not rewritten(newest, whole, change, facts):
+    def check(change: tuple[str, int], metadata: Any) -> None:
+        if not rewritten(newest, whole, change, metadata):
             return
         messages: list[str] = []
         if found := checkpoint.load_newest(tmp_path, STATE, messages.append):
@@ -131,17 +131,17 @@ def test_a_damaged_policy_is_refused_or_unchanged(times: int, tmp_path: Path) ->
 def test_an_edited_policy_can_act_or_is_refused(times: int, tmp_path: Path) -> None:
     path = tmp_path / "policy.safetensors"
     threshold_policy().save(path)
-    whole, facts = read_arrays(path)
+    whole, metadata = read_arrays(path)
 
     @bounded(60 * times)
-    @given(changes(whole), edited(facts))
-    @example(("norm.obs_mean", 0), facts)
-    @example(("net.net.weights.0", 3), facts)
-    @example(("norm.obs_std", len(OTHER) + 1), facts | {"nets": {"net": {"layers": 0, "activation": "silu"}}})
-    @example(("norm.obs_std", len(OTHER) + 1), facts | {"numbers": {"components": 10**12, "action_dim": 1}})
-    @example(("norm.obs_std", len(OTHER) + 1), facts | {"task": []})
-    def check(change: tuple[str, int], facts: Any) -> None:
-        if rewritten(path, whole, change, facts) and (policy := refused_or(lambda: Policy.load(path))):
+    @given(changes(whole), edited(metadata))
+    @example(("norm.obs_mean", 0), metadata)
+    @example(("net.net.weights.0", 3), metadata)
+    @example(("norm.obs_std", len(OTHER) + 1), metadata | {"nets": {"net": {"layers": 0, "activation": "silu"}}})
+    @example(("norm.obs_std", len(OTHER) + 1), metadata | {"numbers": {"components": 10**12, "action_dim": 1}})
+    @example(("norm.obs_std", len(OTHER) + 1), metadata | {"task": []})
+    def check(change: tuple[str, int], metadata: Any) -> None:
+        if rewritten(path, whole, change, metadata) and (policy := refused_or(lambda: Policy.load(path))):
             action = policy(np.zeros(policy.obs_dim))
             assert action.shape == (policy.action_dim,)
 
@@ -157,12 +157,12 @@ def test_a_malformed_checksum_header_is_refused(seal: str, tmp_path: Path) -> No
         read_arrays(tmp_path / "a")
 
 
-@pytest.mark.parametrize("facts", ["[]", "5", "[" * 50_000])
-def test_malformed_metadata_is_refused_despite_a_correct_checksum(facts: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("metadata", ["[]", "5", "[" * 50_000])
+def test_malformed_metadata_is_refused_despite_a_correct_checksum(metadata: str, tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
     arrays = {"a": np.zeros(2)}
-    seal = json.dumps({"facts": facts, "sha256": digest(arrays, facts)})
+    seal = json.dumps({"facts": metadata, "sha256": digest(arrays, metadata)})
     save_file(arrays, tmp_path / "a", metadata={"pspo": seal})
     with pytest.raises(Corrupt):
         read_arrays(tmp_path / "a")
@@ -186,10 +186,10 @@ def test_a_damaged_cache_is_fitted_again(times: int, tmp_path: Path, monkeypatch
     def check(content: bytes) -> None:
         place.write_bytes(content)
         made.clear()
-        tree, facts, found = cache.remember("pool-x", lambda: STATE, make)
+        tree, metadata, found = cache.remember("pool-x", lambda: STATE, make)
         assert found == (not made)
         assert (tree.weight == STATE.weight).all()
-        assert facts["quality"] == 0.5
+        assert metadata["quality"] == 0.5
         assert place.read_bytes() == (content if found else whole)
 
     check()

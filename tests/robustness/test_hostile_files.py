@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import resource
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -19,13 +22,13 @@ import pytest
 from pspo.cli.main import main
 from pspo.collecting.behaviour import load_behaviour
 from pspo.core import cache
-from pspo.core.errors import UserError
-from pspo.data import load_dataset
+from pspo.data import Dataset, load_dataset, save_dataset
 from pspo.data.readers import file_checks as limits
 from pspo.policies.onnx.runtime import OnnxPolicy
 from pspo.policies.policy import load_policy
 from pspo.runs.directory import Run, create, free_path
-from tests.data.made_up_data import clean_d4rl
+from tests.data.made_up_data import clean_d4rl, clean_fields
+from tests.refusals import message_of
 
 
 class Payload:
@@ -38,13 +41,6 @@ class Payload:
         return Path.touch, (self.mark,)
 
 
-def refusal(read) -> str:
-    with pytest.raises(UserError) as caught:
-        read()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 # Pickles
 
 
@@ -52,7 +48,7 @@ def refusal(read) -> str:
 def test_a_pickle_named_like_a_dataset_is_not_run(ending: str, tmp_path: Path) -> None:
     mark, path = tmp_path / "mark", tmp_path / f"log.{ending}"
     path.write_bytes(pickle.dumps(Payload(mark)))
-    refusal(lambda: load_dataset(path))
+    message_of(lambda: load_dataset(path))
     assert not mark.exists()
     pickle.loads(path.read_bytes())
     assert mark.exists(), "the payload would have worked"
@@ -62,11 +58,11 @@ def test_a_pickle_named_like_any_other_file_is_not_run(tmp_path: Path) -> None:
     mark, content = tmp_path / "mark", pickle.dumps(Payload(tmp_path / "mark"))
     for name in ("policy.safetensors", "policy.npz", "policy.onnx", "policy.json", "config.json", "metrics.jsonl"):
         (tmp_path / name).write_bytes(content)
-    refusal(lambda: load_policy(tmp_path))
-    refusal(lambda: load_behaviour(tmp_path / "policy.npz", 3, 2))
-    refusal(lambda: OnnxPolicy.load(tmp_path / "policy.onnx"))
-    refusal(lambda: Run(tmp_path).read("config"))
-    refusal(Run(tmp_path).metrics)
+    message_of(lambda: load_policy(tmp_path))
+    message_of(lambda: load_behaviour(tmp_path / "policy.npz", 3, 2))
+    message_of(lambda: OnnxPolicy.load(tmp_path / "policy.onnx"))
+    message_of(lambda: Run(tmp_path).read("config"))
+    message_of(Run(tmp_path).metrics)
     assert not mark.exists()
 
 
@@ -75,8 +71,8 @@ def test_pickled_objects_in_an_npz_are_not_loaded(member: str, tmp_path: Path) -
     mark, path = tmp_path / "mark", tmp_path / "log.npz"
     np.savez(path, **clean_d4rl() | {member: np.array([Payload(mark)], dtype=object)}, allow_pickle=True)
     if member != "w0":  # which no dataset asks for
-        assert "never loaded" in refusal(lambda: load_dataset(path))
-    assert "never loaded" in refusal(lambda: load_behaviour(path, 3, 2))
+        assert "never loaded" in message_of(lambda: load_dataset(path))
+    assert "never loaded" in message_of(lambda: load_behaviour(path, 3, 2))
     assert not mark.exists()
 
 
@@ -111,8 +107,8 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(method: int, tmp_path: Path
     path = zeros_npz(tmp_path / "log.npz", "(16777216, 1)", 64 << 20, method)
     assert path.stat().st_size < 100_000
     for read in (lambda: load_dataset(path), lambda: load_behaviour(path, 3, 2)):
-        assert grown(lambda read=read: refusal(read)) < 30 << 20
-    assert "200 times its size" in refusal(lambda: load_dataset(path))
+        assert grown(lambda read=read: message_of(read)) < 30 << 20
+    assert "200 times its size" in message_of(lambda: load_dataset(path))
 
 
 def test_a_header_that_declares_more_than_its_archive_holds_is_refused(tmp_path: Path) -> None:
@@ -120,21 +116,98 @@ def test_a_header_that_declares_more_than_its_archive_holds_is_refused(tmp_path:
     for shape, kind in (("(1000000000000000, 1)", "<f4"), ("(100000000, 10)", "<f4"), ("()", "<U1000000000")):
         with zipfile.ZipFile(tmp_path / "log.npz", "w") as archive:
             archive.writestr("observations.npy", npy_header(shape, kind) + bytes(400))
-        assert "declares" in refusal(lambda: load_dataset(tmp_path / "log.npz"))
+        assert "declares" in message_of(lambda: load_dataset(tmp_path / "log.npz"))
 
 
 @pytest.mark.parametrize("shape", ["(-1, -4)", "(2, -2)", "(True, 4)", "(1.5,)", "[4]", "'x'", "(4", "open('x')"])
 def test_a_malformed_shape_is_refused(shape: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "log.npz", "w") as archive:
         archive.writestr("observations.npy", npy_header(shape) + bytes(16))
-    refusal(lambda: load_dataset(tmp_path / "log.npz"))
+    message_of(lambda: load_dataset(tmp_path / "log.npz"))
 
 
 def test_more_than_the_memory_of_this_machine_is_refused(tmp_path: Path, monkeypatch) -> None:
     np.savez(tmp_path / "log.npz", **clean_d4rl())
     assert load_dataset(tmp_path / "log.npz").size == 60
-    monkeypatch.setattr(limits, "_memory", lambda: 1000)
-    assert "this machine has" in refusal(lambda: load_dataset(tmp_path / "log.npz"))
+    monkeypatch.setattr(limits, "memory_limit", lambda: 5000)
+    assert "this process may use" in message_of(lambda: load_dataset(tmp_path / "log.npz"))
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".hdf5", ".csv", ".parquet"])
+def test_the_memory_of_working_copies_and_next_states_counts(suffix: str, tmp_path: Path, monkeypatch) -> None:
+    """60 rows of 3 + 3 states, 2 actions and a reward: 2,160 bytes, and five times that at the peak."""
+    path = save_dataset(Dataset(**clean_fields()), tmp_path / f"log{suffix}")
+    monkeypatch.setattr(limits, "memory_limit", lambda: 2 * 2160 * limits.PEAK)
+    assert load_dataset(path).size == 60
+    monkeypatch.setattr(limits, "memory_limit", lambda: 2160 * limits.PEAK - 1)
+    assert "this process may use" in message_of(lambda: load_dataset(path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".npz", ".hdf5", ".csv", ".parquet"])
+def test_reading_and_checking_stays_below_the_peak_that_is_assumed(suffix: str, tmp_path: Path) -> None:
+    rows = 300_000
+    path = save_dataset(Dataset(**clean_fields(rows)), tmp_path / f"log{suffix}")
+    code = (
+        "import resource, sys, pspo, h5py, pyarrow.csv, pyarrow.parquet, scipy.spatial\n"
+        "from pspo.data.check import check\n"
+        "pspo.load_dataset(sys.argv[2]); before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "data = pspo.load_dataset(sys.argv[1]); check(data)\n"
+        "arrays = data.obs.nbytes + data.next_obs.nbytes + data.action.nbytes + data.reward.nbytes\n"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / arrays)"
+    )
+    small = save_dataset(Dataset(**clean_fields()), tmp_path / f"small{suffix}")
+    words = [sys.executable, "-c", code, str(path), str(small)]
+    peak = float(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    assert 1.0 < peak <= limits.PEAK
+
+
+@pytest.mark.parametrize("where", ["array", "attribute"])
+def test_many_texts_that_are_one_long_text_are_refused(where: str, tmp_path: Path) -> None:
+    """2 MB in the file; read at once, they would take 2 GB."""
+    text, path = "x" * 2_000_000, tmp_path / "log.hdf5"
+    with h5py.File(path, "w") as file:
+        for name, array in clean_d4rl().items():
+            file[name] = array
+        kind = h5py.string_dtype()
+        if where == "array":
+            file.create_dataset("notes", (1000,), kind)[0] = text
+            _repeat_first(file, path)
+        else:
+            file.attrs.create("notes", [text[:400]] * 101, dtype=kind)
+    assert "have more than 1,000,000 characters" in message_of(lambda: load_dataset(path))
+
+
+def _repeat_first(file: Any, path: Path) -> None:
+    """Let all texts of an array refer to the first one: each is a length, an address and an index in the file."""
+    place = file["notes"].id.get_offset()
+    file.close()
+    content = bytearray(path.read_bytes())
+    content[place : place + 16 * 1000] = content[place : place + 16] * 1000
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+def test_endless_notes_are_refused(suffix: str, tmp_path: Path) -> None:
+    with_notes = Dataset(**clean_fields(), notes=("x" * 1_000_001,))
+    path = save_dataset(with_notes, tmp_path / f"log{suffix}")
+    assert "have more than 1,000,000 characters" in message_of(lambda: load_dataset(path))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".hdf5", ".parquet"])
+def test_pipes_and_devices_are_refused_at_once(suffix: str, tmp_path: Path) -> None:
+    """Opening a pipe would wait for a writer."""
+    os.mkfifo(tmp_path / f"pipe{suffix}")
+    (tmp_path / f"device{suffix}").symlink_to("/dev/zero")
+    for name in ("pipe", "device"):
+        assert "is a pipe or a device" in message_of(lambda name=name: load_dataset(tmp_path / f"{name}{suffix}"))
+
+
+def test_pipes_in_a_run_directory_are_refused_at_once(tmp_path: Path) -> None:
+    for name in ("config.json", "policy.safetensors"):
+        os.mkfifo(tmp_path / name)
+    assert "pipe" in message_of(lambda: Run(tmp_path).read("config"))
+    assert "pipe" in message_of(lambda: load_policy(tmp_path))
 
 
 def test_small_files_of_zeros_are_no_bombs(tmp_path: Path) -> None:
@@ -152,14 +225,14 @@ def test_a_parquet_file_of_one_long_run_is_refused(tmp_path: Path, monkeypatch) 
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2_000_000, np.int8)), pa.array([0.0], pa.float32()))
     pa.parquet.write_table(pa.table(dict.fromkeys(names, column)), tmp_path / "log.parquet", compression="zstd")
     assert (tmp_path / "log.parquet").stat().st_size < 40_000
-    assert "200 times its size" in refusal(lambda: load_dataset(tmp_path / "log.parquet"))
+    assert "200 times its size" in message_of(lambda: load_dataset(tmp_path / "log.parquet"))
 
 
 def test_hdf5_arrays_that_are_hardly_there_are_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "log.hdf5", "w") as file:
         for name, shape in (("observations", (10**9, 3)), ("actions", (10**9, 1)), ("rewards", (10**9,))):
             file.create_dataset(name, shape, "f4", chunks=True)  # chunks that were never written
-    assert "200 times its size" in refusal(lambda: load_dataset(tmp_path / "log.hdf5"))
+    assert "200 times its size" in message_of(lambda: load_dataset(tmp_path / "log.hdf5"))
 
 
 def test_texts_without_end_are_refused(tmp_path: Path) -> None:
@@ -167,7 +240,7 @@ def test_texts_without_end_are_refused(tmp_path: Path) -> None:
         for name, array in clean_d4rl().items():
             file[name] = array
         file.create_dataset("notes", data=["x"] * 5000)
-    assert "5000 texts" in refusal(lambda: load_dataset(tmp_path / "log.hdf5"))
+    assert "5000 texts" in message_of(lambda: load_dataset(tmp_path / "log.hdf5"))
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, '{"name": ' + "9" * 5000 + "}"])
@@ -178,16 +251,16 @@ def test_json_bombs(text: str, tmp_path: Path) -> None:
         assert main([command, str(tmp_path)]) == 2
     (tmp_path / "policy.onnx").write_bytes(b"x")
     (tmp_path / "policy.json").write_text(text)
-    refusal(lambda: OnnxPolicy.load(tmp_path / "policy.onnx"))
+    message_of(lambda: OnnxPolicy.load(tmp_path / "policy.onnx"))
     with h5py.File(tmp_path / "log.hdf5", "w", libver=("v110", "v110")) as file:
         for name, array in clean_d4rl().items():
             file[name] = array
         file.create_dataset("x", data=0)
         file.attrs["pspo"] = np.bytes_(text[:60_000])
-    refusal(lambda: load_dataset(tmp_path / "log.hdf5"))
+    message_of(lambda: load_dataset(tmp_path / "log.hdf5"))
     table = pa.table({"obs_0": [0.0], "action_0": [0.0], "reward": [0.0], "terminal": [True]})
     pa.parquet.write_table(table.replace_schema_metadata({"pspo": text}), tmp_path / "log.parquet")
-    refusal(lambda: load_dataset(tmp_path / "log.parquet"))
+    message_of(lambda: load_dataset(tmp_path / "log.parquet"))
 
 
 # Ways out
@@ -220,12 +293,12 @@ def test_a_run_is_created_under_runs_whatever_the_dataset_is_called(name: str, t
 def test_minari_names_lead_nowhere(identifier: str, tmp_path: Path, monkeypatch) -> None:
     pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    refusal(lambda: load_dataset(f"minari:{identifier}"))
+    message_of(lambda: load_dataset(f"minari:{identifier}"))
 
 
 @pytest.mark.parametrize("name", ["../hopper-medium-v2", "hopper-medium-v2/../x", "hopper-../../x-v2"])
 def test_d4rl_names_are_those_of_a_list(name: str) -> None:
-    assert "unknown dataset" in refusal(lambda: load_dataset(name))
+    assert "unknown dataset" in message_of(lambda: load_dataset(name))
 
 
 def test_a_hostile_link_gets_nothing_written_outside(whole: Path, tmp_path: Path, capsys) -> None:

@@ -17,7 +17,8 @@ import pytest
 
 from pspo.cli.main import main
 from pspo.evaluation.ope import estimate_run
-from tests.robustness.training_process import TRAIN, one_sentence
+from tests.refusals import one_sentence
+from tests.robustness.training_process import TRAIN
 
 VERSION_3, OVERRIDE = 0x20080522, 1 << 1  # of Linux's capabilities: the right to pass over file permissions
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from pspo.cli.main import main
-from tests.robustness.training_process import LONG, TRAIN, one_sentence, outcome, saved, started, wait_until
+from tests.refusals import one_sentence
+from tests.robustness.training_process import LONG, TRAIN, outcome, saved, started, wait_until
 
 
 def test_a_second_writer_is_refused_and_a_terminated_run_is_resumed(whole: Path, tmp_path: Path, capsys) -> None:
@@ -37,7 +38,7 @@ def test_a_second_writer_is_refused_and_a_terminated_run_is_resumed(whole: Path,
         _, errors = process.communicate(timeout=120)
         print(f"it took {time.monotonic() - sent:.1f} s")
     assert process.returncode == 143
-    assert "pspo: stopped; `pspo resume` continues from the last checkpoint." in errors
+    assert "pspo: note: stopped; `pspo resume` continues from the last checkpoint." in errors
     assert "Traceback" not in errors
     assert not (run / "result.json").exists()
     assert not list(run.rglob(".*"))
@@ -80,7 +81,7 @@ def _stop_and_repeat(words: list[str], folder: Path, runs: str, number: int, cod
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == code, errors
-    assert "pspo: stopped; run the same command again to continue." in errors
+    assert "pspo: note: stopped; run the same command again to continue." in errors
     assert "Traceback" not in errors
     until = time.monotonic() + 10
     while any(map(alive, workers)) and time.monotonic() < until:

@@ -44,11 +44,3 @@ def outcome(run: Path) -> dict[str, bytes]:
     """Every file whose bits must not depend on interruptions."""
     names = ("policy.safetensors", "metrics.jsonl", "metrics.csv", "config.json")
     return {name: (run / name).read_bytes() for name in names}
-
-
-def one_sentence(text: str) -> str:
-    """The message, which must be one line from pspo without a traceback."""
-    lines = text.strip().splitlines()
-    assert len(lines) == 1, text
-    assert lines[0].startswith("pspo: ")
-    return lines[0]

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from pspo.cli import common
+from pspo.core.terminal import show
 
 HELP = "Record a dataset in a simulator with a behaviour policy or an online learner."
 
@@ -52,6 +53,6 @@ def _collect(arguments: argparse.Namespace) -> None:
             policies=arguments.policy,
             steps=arguments.steps,
             settings=settings,
-            reporter=Reporter(progress, common.message),
+            reporter=Reporter(progress, common.message_unless(False)),
         )
-    print(summary)
+    show(summary)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pspo.core.compute import DEVICES
+from pspo.core.terminal import show, show_error, show_note
+
 if TYPE_CHECKING:
-    from pspo.core.progress import Progress
+    from pspo.core.progress import Progress, Reporter
     from pspo.runs.directory import Run
     from pspo.training.monitor import Monitor
 
@@ -35,6 +38,11 @@ def add_command(
     return parser
 
 
+def allow_negative_lists(parser: argparse.ArgumentParser) -> None:
+    """Otherwise `--state -1,2` is taken for two options: argparse only recognises single negative numbers."""
+    parser._negative_number_matcher = re.compile(r"^-(\d|\.|inf|nan)", re.IGNORECASE)
+
+
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress display")
 
@@ -45,6 +53,15 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def add_threads(parser: argparse.ArgumentParser, default: str = "1") -> None:
     parser.add_argument("--threads", type=int, metavar="N", help=f"XLA threads (default: {default})")
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        choices=DEVICES,
+        default="auto",
+        help="auto (default: a GPU if JAX finds one), cpu or gpu",
+    )
 
 
 def add_settings(parser: argparse.ArgumentParser, help: str) -> None:
@@ -58,13 +75,9 @@ def set_threads(wanted: int | None) -> None:
     use_threads(require_threads(wanted) if wanted is not None else int(os.environ.get("NPROC") or 1))
 
 
-def message(text: str) -> None:
-    """For people: results go to stdout, and nothing else does."""
-    print(text, file=sys.stderr, flush=True)
-
-
 def message_unless(quiet: bool) -> Callable[[str], None]:
-    return (lambda text: None) if quiet else message
+    """For people: results go to stdout, and nothing else does."""
+    return (lambda text: None) if quiet else show_note
 
 
 @contextlib.contextmanager
@@ -77,13 +90,22 @@ def progress(quiet: bool) -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
-def monitor(quiet: bool, tensorboard: bool = False) -> Iterator[Monitor]:
-    """Progress, messages and metrics of a run, as the options say."""
-    from pspo.training import trackers
-    from pspo.training.monitor import Monitor
+def reporter(quiet: bool) -> Iterator[Reporter]:
+    """Progress and messages of a command that trains nothing."""
+    from pspo.core.progress import Reporter
 
     with progress(quiet) as show:
-        yield Monitor(show, message, trackers.tensorboard if tensorboard else trackers.no_tracker)
+        yield Reporter(show, message_unless(quiet))
+
+
+@contextlib.contextmanager
+def monitor(quiet: bool, trackers: Sequence[str] = ()) -> Iterator[Monitor]:
+    """Progress, messages and metrics of a run, as the options say."""
+    from pspo.training.monitor import Monitor
+    from pspo.training.trackers import named_trackers
+
+    with progress(quiet) as show:
+        yield Monitor(show, show_note, named_trackers(trackers))
 
 
 def print_result(result: dict[str, Any]) -> None:
@@ -95,10 +117,26 @@ def print_result(result: dict[str, Any]) -> None:
 def print_run(run: Run) -> None:
     """Of a finished run: its result and where it is."""
     print_result(run.read("result"))
-    print(f"run:    {run.path}")
-    print(f"report: {run.path / 'report.html'}")
+    print_verdict(run)
+    show(f"run:    {run.path}")
+    show(f"report: {run.path / 'report.html'}")
+
+
+def print_verdict(run: Run) -> None:
+    """Whether the policy is better than the dataset, and why."""
+    if (run.path / "comparison.json").exists():
+        comparison = run.read("comparison", "headline", "reasons")
+        show(f"verdict: {comparison['headline']}")
+        for reason in comparison["reasons"]:
+            show(f"  {reason}")
+
+
+def print_headline(run: Run) -> None:
+    """The verdict on one of several runs, in one line."""
+    if (run.path / "comparison.json").exists():
+        show(f"{run.path.name}: {run.read('comparison', 'headline')['headline']}")
 
 
 def print_failures(failures: dict[str, str]) -> None:
     for name, why in failures.items():
-        message(f"pspo: {name} failed: {why}")
+        show_error(f"{name} failed: {why}")

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from pspo.cli import common
+from pspo.core.terminal import show
 
 
 def add_config(commands: Any) -> None:
@@ -25,4 +26,4 @@ def _config(arguments: argparse.Namespace) -> None:
     task = arguments.task or arguments.dataset.split("-")[0] or None
     values = flatten(build(cls, preset(arguments.algo, arguments.preset, task, arguments.dataset)))
     for key in keys(cls).values():
-        print(f"{key.name}={values[key.name]}\n    {key.help}")
+        show(f"{key.name}={values[key.name]}\n    {key.help}")

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from pspo.cli import common
+from pspo.core.terminal import show
 
 
 def add_evaluate(commands: Any) -> None:
@@ -27,6 +28,6 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
     result = evaluate(policy, arguments.episodes, arguments.seed, arguments.task).as_dict()
     if arguments.json:
-        print(json.dumps(result, indent=2))
+        show(json.dumps(result, indent=2))
     else:
         common.print_result(result)

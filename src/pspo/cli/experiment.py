@@ -9,6 +9,7 @@ from typing import Any
 
 from pspo.cli import common
 from pspo.core.errors import PROBLEM, UserError
+from pspo.core.terminal import show
 from pspo.experiments.declarations import EXPERIMENTS
 
 
@@ -71,9 +72,9 @@ def _experiment(arguments: argparse.Namespace) -> int:
             run_experiment(request, backend=_backend(arguments), monitor=monitor)
     except RunsFailed as problem:
         failures = problem.failures
-    print((request.folder / "table.md").read_text())
+    show((request.folder / "table.md").read_text())
     for name in ("report.html", "table.md", "table.tex"):
-        print(f"{Path(name).suffix.lstrip('.') + ':':<8}{request.folder / name}")
+        show(f"{Path(name).suffix.lstrip('.') + ':':<8}{request.folder / name}")
     common.print_failures(failures)
     return PROBLEM if failures else 0
 
@@ -120,12 +121,12 @@ def _dry_run(arguments: argparse.Namespace, request: Any) -> int:
     if request.name == "overhead":
         require_overhead(request)
         methods = request.methods or EXPERIMENTS["overhead"].methods
-        print(f"would time {', '.join(methods)}: about a minute each")
+        show(f"would time {', '.join(methods)}: about a minute each")
         return 0
     from pspo.experiments.plan import describe, plan_cells, time_cells
 
     rows = plan_cells(request.out, request.cells())
     if arguments.time:
         rows = time_cells(rows, common.message_unless(arguments.quiet))
-    print("\n".join(describe(rows, arguments.at_once or runs_at_once(request))))
+    show("\n".join(describe(rows, arguments.at_once or runs_at_once(request))))
     return 0

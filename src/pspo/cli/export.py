@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from pspo.cli import common
+from pspo.core.terminal import show
 
 HELP = "Export the policy of a run as one ONNX file, with a description of its inputs and outputs as JSON."
 
@@ -24,6 +25,7 @@ def _export(arguments: argparse.Namespace) -> None:
     out = export_policy(arguments.run, arguments.out)
     checked = json.loads(contract_path(out).read_text())["checked"]
     difference = max(checked["largest_difference"].values())
-    print(f"policy:   {out}")
-    print(f"contract: {contract_path(out)}")
-    print(f"checked:  {checked['states']} states, at most {difference:.1e} of the action's range from JAX and NumPy")
+    of = "the action's range" if "width" in checked["of"] else checked["of"]
+    show(f"policy:   {out}")
+    show(f"contract: {contract_path(out)}")
+    show(f"checked:  {checked['states']} states, at most {difference:.1e} of {of} from JAX and NumPy")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from pspo.cli import common
 from pspo.core.errors import UserError
+from pspo.core.terminal import show
 
 HELP = "Show what the policy of a run does in one state, and why: as text and as a figure."
 FORMATS = (".png", ".svg")
@@ -17,10 +17,13 @@ FORMATS = (".png", ".svg")
 
 def add_inspect(commands: Any) -> None:
     parser = common.add_command(commands, "inspect", _inspect, HELP)
-    # Otherwise `--state -1,2` is taken for an option: argparse only recognises single negative numbers.
-    parser._negative_number_matcher = re.compile(r"^-(\d|\.|inf|nan)", re.IGNORECASE)
+    common.allow_negative_lists(parser)
     parser.add_argument("run", metavar="RUN", help="directory of a finished run")
-    parser.add_argument("--state", metavar="X,X,...", help="a raw observation, columns in the order of the dataset")
+    parser.add_argument(
+        "--state",
+        metavar="X,X,...",
+        help="a raw observation: by name in any order (price=1.2,stock=30), or numbers in the order of the dataset",
+    )
     parser.add_argument(
         "--row", type=int, metavar="N", help="a row of the dataset, from 0; also shows what followed in the data"
     )
@@ -36,21 +39,18 @@ def _inspect(arguments: argparse.Namespace) -> None:
     out = _checked_output(arguments.out)
     from pspo.evaluation.inspect.inspection import inspect_policy
 
-    say = common.message_unless(arguments.quiet)
-    with common.progress(arguments.quiet) as progress:
-        found = inspect_policy(
-            arguments.run, arguments.state, arguments.row, arguments.data, progress=progress, say=say
-        )
+    with common.reporter(arguments.quiet) as reporter:
+        inspection = inspect_policy(arguments.run, arguments.state, arguments.row, arguments.data, reporter=reporter)
     from pspo.evaluation.inspect.figure import write_figure
 
-    path = write_figure(found, out or Path(found.run) / found.figure_name)
+    path = write_figure(inspection, out or Path(inspection.run) / inspection.figure_name)
     if arguments.json:
-        print(json.dumps(found.as_dict() | {"figure": str(path)}, indent=2))
+        show(json.dumps(inspection.as_dict() | {"figure": str(path)}, indent=2))
         return
     from pspo.evaluation.inspect.print_inspection import print_inspection
 
-    print_inspection(found)
-    print(f"\nfigure: {path}")
+    print_inspection(inspection)
+    show(f"\nfigure: {path}")
 
 
 def _checked_output(out: str | None) -> Path | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pspo.algorithms import ALGORITHMS, external, preset_table, shadowed
 from pspo.cli import common
+from pspo.core.terminal import show, show_warning
 from pspo.data.readers.d4rl import LEVELS, TASKS, d4rl_file
 
 PRESETS = {
@@ -23,8 +24,8 @@ def add_list(commands: Any) -> None:
 
 def _list(arguments: argparse.Namespace) -> None:
     for clash in shadowed():
-        common.message(f"pspo: {clash}")
-    print(json.dumps(everything(), indent=2) if arguments.json else "\n".join(as_lines(everything())))
+        show_warning(clash)
+    show(json.dumps(everything(), indent=2) if arguments.json else "\n".join(as_lines(everything())))
 
 
 def everything() -> dict[str, dict[str, str]]:

@@ -4,41 +4,96 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pspo import __version__
-from pspo.cli import collect, config, data, evaluate, experiment, export, inspect, listing, ope, report, resume, train
+from pspo.cli import (
+    collect,
+    common,
+    config,
+    data,
+    evaluate,
+    experiment,
+    export,
+    inspect,
+    listing,
+    ope,
+    report,
+    resume,
+    train,
+)
 from pspo.cli.signals import Terminated, exit_now, handle_signals
-from pspo.core.errors import EXPECTED, exit_code_and_message
+from pspo.core.errors import EXPECTED, PROBLEM, exit_code_and_message
+from pspo.core.terminal import readable_output, show_error, show_note, show_warning
 
-INTERRUPTED, TERMINATED = 130, 143
+BROKEN_PIPE, INTERRUPTED, TERMINATED = 141, 130, 143
 PACKAGE = Path(__file__).parents[1]
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit code. Signals are handled only for the command line of the process itself."""
-    arguments = _parser().parse_args(argv)
     try:
-        with _one_line_warnings(), contextlib.nullcontext() if argv is not None else handle_signals():
-            return arguments.command(arguments) or 0
+        with readable_output():
+            return _run(argv)
+    except BrokenPipeError:  # whoever read the output has had enough: `pspo list | head`
+        return BROKEN_PIPE
+    finally:
+        if argv is None:
+            _drop_unwritten()
+
+
+def _run(argv: list[str] | None) -> int:
+    arguments = argparse.Namespace(stopped=common.NOTHING_LOST)
+    try:
+        try:
+            _parser().parse_args(argv, arguments)
+            with _one_line_warnings(), contextlib.nullcontext() if argv is not None else handle_signals():
+                return arguments.command(arguments) or 0
+        finally:
+            _flush()
+    except BrokenPipeError:
+        raise
     except EXPECTED as problem:
         code, message = exit_code_and_message(problem)
-        print(f"pspo: {message}", file=sys.stderr)
+        show_error(message)
         return code
     except KeyboardInterrupt as stop:
-        print(f"pspo: stopped; {arguments.stopped}.", file=sys.stderr)
+        show_note(f"stopped; {arguments.stopped}.")
         code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
         if argv is None:
             exit_now(code)
         return code
 
 
+def _flush() -> None:
+    """While a full disk or a closed pipe can still be reported; without a stdout (`>&-`) there is nothing to do."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _drop_unwritten() -> None:
+    """What could not be written would be tried again at the end of the process, and fail without a sentence."""
+    try:
+        _flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a mistake in the command line as any other error: in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        show_error(f"{message.removesuffix('.')}: `{self.prog} --help` shows the options.")
+        raise SystemExit(PROBLEM)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="pspo", description="Learn a policy from logged data.")
+    parser = Parser(prog="pspo", description="Learn a policy from logged data.")
     parser.add_argument("--version", action="version", version=f"pspo {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     train.add_train(commands)
@@ -66,7 +121,7 @@ def _one_line_warnings() -> Iterator[None]:
             usual(text, category, filename, *more, **named)
         elif str(text) not in shown:
             shown.add(str(text))
-            print(f"pspo: warning: {text}", file=sys.stderr, flush=True)
+            show_warning(str(text))
 
     warnings.showwarning = show
     try:

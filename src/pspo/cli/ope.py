@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pspo.cli import common
+from pspo.core.terminal import show
 from pspo.evaluation.ope import ESTIMATORS
 
 NAMES = ", ".join(ESTIMATORS)
@@ -17,13 +18,18 @@ def add_ope_and_select(commands: Any) -> None:
     help = "Estimate the return of a run's policy from the dataset alone, with intervals and warnings."
     ope = common.add_command(commands, "ope", _ope, help)
     ope.add_argument("run", metavar="RUN", help="directory of a finished run")
-    ope.add_argument("--data", metavar="FILE", help="estimate from this dataset instead of the one it was trained on")
+    ope.add_argument(
+        "--data",
+        metavar="FILE",
+        help="estimate from this dataset instead of the run's own (its hold-out, if it has one)",
+    )
     ope.add_argument("--methods", nargs="+", default=tuple(ESTIMATORS), metavar="METHOD", help=f"default: {NAMES}")
     _add_common(ope)
 
     help = "Rank the policies of several runs by their estimated return, without a simulator."
     select = common.add_command(commands, "select", _select, help)
     select.add_argument("runs", nargs="+", metavar="RUN", help="directories of finished runs on the same data")
+    select.add_argument("--data", metavar="FILE", help="estimate from this dataset instead of the runs' own")
     select.add_argument("--by", default="models", metavar="METHOD", help=f"{NAMES} (default: %(default)s)")
     select.add_argument("--cautious", action="store_true", help="rank by the lower ends of the intervals")
     _add_common(select)
@@ -31,7 +37,17 @@ def add_ope_and_select(commands: Any) -> None:
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--gamma", type=float, help="discount of the estimated return (default: 1 where episodes end by themselves)"
+        "--horizon",
+        type=int,
+        metavar="STEPS",
+        help="estimate the return over so many steps (default: the length of the dataset's episodes if all were cut at "
+        "the same length; otherwise until the episode ends)",
+    )
+    parser.add_argument(
+        "--gamma",
+        type=float,
+        help="discount of the estimated return (default: 1, but that of training where episodes were cut at different "
+        "lengths, or where it makes the cut negligible)",
     )
     parser.add_argument(
         "--confidence", type=float, default=0.9, help="confidence level of the intervals (default: %(default)s)"
@@ -45,24 +61,38 @@ def _ope(arguments: argparse.Namespace) -> None:
     estimates = _estimator(arguments, arguments.methods, arguments.data)(arguments.run)
     if arguments.data is None:
         estimates.write()
+        _update_report(estimates)
     if arguments.json:
-        print(json.dumps(estimates.as_dict(), indent=2))
+        show(json.dumps(estimates.as_dict(), indent=2))
         return
     from pspo.evaluation.ope.print_estimates import print_estimates
 
     print_estimates(estimates)
 
 
+def _update_report(estimates: Any) -> None:
+    """The verdict on the run's page follows the estimates."""
+    from pspo.core.progress import silent
+    from pspo.evaluation.run_comparison import update_verdict
+    from pspo.evaluation.run_inputs import dataset_of_run, finished_run
+    from pspo.report.run.page import write_report
+
+    run = finished_run(estimates.run)
+    data = dataset_of_run(run, None, silent, part="holdout")
+    update_verdict(estimates, data, on_training_data=run.holdout is None)
+    write_report(run.path)
+
+
 def _select(arguments: argparse.Namespace) -> None:
-    estimate = _estimator(arguments, [arguments.by], None)
+    estimate = _estimator(arguments, [arguments.by], arguments.data)
     from pspo.evaluation.ope.selection import estimate_runs, rank
     from pspo.evaluation.run_inputs import finite
 
     runs = estimate_runs(arguments.runs, estimate)
     ranking = rank(runs, ESTIMATORS[arguments.by].title, arguments.cautious)
     if arguments.json:
-        found = {"runs": [str(run.run) for run in runs], "estimates": [run.as_dict() for run in runs]}
-        print(json.dumps(finite(found | ranking.as_dict()), indent=2))
+        content = {"runs": [str(run.run) for run in runs], "estimates": [run.as_dict() for run in runs]}
+        show(json.dumps(finite(content | ranking.as_dict()), indent=2))
         return
     from pspo.evaluation.ope.print_estimates import print_ranking
 
@@ -74,12 +104,15 @@ def _estimator(arguments: argparse.Namespace, methods: Sequence[str], data: str 
     common.set_threads(1 if arguments.threads is None else arguments.threads)
     from pspo.evaluation.ope.estimate_run import estimate_return
 
-    say = common.message_unless(arguments.quiet)
-
-    options = {"gamma": arguments.gamma, "confidence": arguments.confidence, "methods": methods, "say": say}
+    options = {
+        "gamma": arguments.gamma,
+        "horizon": arguments.horizon,
+        "confidence": arguments.confidence,
+        "methods": methods,
+    }
 
     def estimate(run: Any) -> Any:
-        with common.progress(arguments.quiet) as show:
-            return estimate_return(run, data, **options, progress=show)
+        with common.reporter(arguments.quiet) as reporter:
+            return estimate_return(run, data, **options, reporter=reporter)
 
     return estimate

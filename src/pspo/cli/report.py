@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pspo.cli import common
+from pspo.core.terminal import show
 
 
 def add_report(commands: Any) -> None:
@@ -20,4 +21,4 @@ def _report(arguments: argparse.Namespace) -> None:
     from pspo.report.write import write_reports
 
     for path in write_reports([Path(folder) for folder in arguments.folders], arguments.out and Path(arguments.out)):
-        print(path)
+        show(path)

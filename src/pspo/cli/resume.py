@@ -7,6 +7,8 @@ from typing import Any
 
 from pspo.cli import common
 from pspo.cli.train import add_run_options
+from pspo.core.compute import require_device, use_device
+from pspo.core.terminal import show
 
 
 def add_resume(commands: Any) -> None:
@@ -20,12 +22,17 @@ def _resume(arguments: argparse.Namespace) -> None:
     from pspo.runs.directory import open_run
 
     run = open_run(arguments.run)
-    if run.finished:
-        print(f"{run.path} is finished already.")
+    if run.complete:
+        from pspo.training.train import write_missing
+
+        written = ", ".join(write_missing(run))
+        show(f"{run.path} is finished already{f'; {written} was missing and is written again' if written else ''}.")
         return
     threads = arguments.threads if arguments.threads is not None else run.read("manifest", "threads")["threads"]
     common.set_threads(threads)
+    use_device(arguments.device)
+    require_device()
     from pspo.training.train import resume
 
-    with common.monitor(arguments.quiet, arguments.tensorboard) as monitor:
+    with common.monitor(arguments.quiet, arguments.track) as monitor:
         common.print_run(resume(arguments.run, monitor=monitor))
