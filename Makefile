@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-slow lint format bench docs docs-serve notebook clean
+.PHONY: demo test test-slow test-versions lint format bench docs docs-serve notebook clean
 
 demo: $(VENV)/.core  ## PSPO on optimal liquidation: a table and the path of an HTML report
 	$(BIN)/pspo train liquidation --preset laptop --seed 0
@@ -14,6 +14,9 @@ test: $(VENV)/.dev  ## everything that runs in minutes
 
 test-slow: $(VENV)/.dev  ## the longer checks
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+
+test-versions: $(VENV)/.uv  ## a fast part, in fresh environments: newest versions on each Python here, and the lowest
+	$(BIN)/python tests/versions.py $(BIN)/uv $(if $(PYTHONS),--pythons $(PYTHONS))
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -48,6 +51,10 @@ $(VENV)/.core: $(VENV)/.made pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.core
 	$(PIP) --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+$(VENV)/.uv: $(VENV)/.made
+	$(PIP) "uv>=0.5,<1"
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.core
