@@ -80,31 +80,31 @@ def table(results: Path) -> str:
         if (claim := results / f"{name}.json").exists():
             kept.append(json.loads(claim.read_text()) | {"dataset": dataset, "algo": "pspo", "variant": ""})
     tables = []
-    for dataset in sorted({found["dataset"] for found in kept}):
+    for dataset in sorted({result["dataset"] for result in kept}):
         best = get_task(dataset.split("-")[0]).optimal_score
         last = "" if best is None else " the optimum |"
         lines = [f"{dataset}:", "", f"| algorithm | score | each seed | the paper | iterations | minutes |{last}"]
         lines.append("|---" * (6 + bool(last)) + "|")
         of_it = sorted(
-            (found for found in kept if found["dataset"] == dataset), key=lambda found: -_score(found)["mean"]
+            (result for result in kept if result["dataset"] == dataset), key=lambda result: -_score(result)["mean"]
         )
-        lines += [_line(found) + ("" if best is None else f" {best:.2f} |") for found in of_it]
+        lines += [_line(result) + ("" if best is None else f" {best:.2f} |") for result in of_it]
         tables.append("\n".join(lines))
     return "\n\n".join(tables)
 
 
-def _score(found: dict[str, Any]) -> dict[str, Any]:
+def _score(result: dict[str, Any]) -> dict[str, Any]:
     """By exact regret where an optimum is known: the same with less noise."""
-    return found["summary"].get("score_by_regret") or found["summary"]["score"]
+    return result["summary"].get("score_by_regret") or result["summary"]["score"]
 
 
-def _line(found: dict[str, Any]) -> str:
-    summary = found["summary"]
-    score = _score(found)
+def _line(result: dict[str, Any]) -> str:
+    summary = result["summary"]
+    score = _score(result)
     each = ", ".join(f"{value:.1f}" for value in score["each"])
-    paper = published()["table2"].get(found["dataset"], {}).get(found["algo"], [None])[0]
-    name = f"{found['algo']}, {found['variant']}" if found.get("variant") else found["algo"]
-    if found.get("variant"):
+    paper = published()["table2"].get(result["dataset"], {}).get(result["algo"], [None])[0]
+    name = f"{result['algo']}, {result['variant']}" if result.get("variant") else result["algo"]
+    if result.get("variant"):
         paper = None  # the paper's number stands beside the preset
     return (
         f"| {name} | {score['mean']:.1f} ± {score['std']:.1f} | {each} | {'' if paper is None else paper} "

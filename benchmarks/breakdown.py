@@ -56,7 +56,7 @@ def parts_of_step(case: Case) -> dict[str, Work]:
     stage("value at next states", _values, state.params.value, after[0], real_after)
     q, _ = stage("target critics", partial(_critics, case.config, real), state.target_critic, features, x, synthetic)
     soft, log_weight = stage(
-        "densities and weights", partial(_weights, case), mu, policy, target, x, q, state.log_lambda
+        "densities and weights", partial(_weights, case), (mu, policy, target), x, q, state.log_lambda
     )
     action = jnp.concatenate([batch.real.action, synthetic])
     grads = stage("gradients", _gradients, state.params, features, action, soft, x, log_weight)
@@ -110,8 +110,9 @@ def _critics(
 
 
 def _weights(
-    case: Case, mu: Mixture, policy: Mixture, target: Mixture, x: Array, q: Array, log_lambda: Array
+    case: Case, mixtures: tuple[Mixture, Mixture, Mixture], x: Array, q: Array, log_lambda: Array
 ) -> tuple[Array, Array]:
+    mu, policy, target = mixtures
     drawn = Sampled(x, mu.log_prob(x), policy.log_prob(x), target.log_prob(x), q, kl_bound(policy, mu))
     return improve(case.config, drawn, jnp.exp(log_lambda))
 

@@ -73,7 +73,9 @@ def measure(config: Any, setup: Any, state: Any, clean_state: Any, data: Any) ->
     def posterior(critic: Any, beta: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         changed = state._replace(target_critic=critic)
         setting = config.__class__(**{**vars(config), "beta": beta})
-        backup = active_posterior(setting, setup, whole_pool(setup), changed, obs, action, k_backup)
+        backup = active_posterior(
+            setting, setup, context=whole_pool(setup), state=changed, obs=obs, action=action, key=k_backup
+        )
         q = q_values(config, critic, setup.norm.encode(obs), action)
         return np.asarray(jnp.exp(backup.log_weight)[half:].sum(0)), np.asarray(backup.backup), np.asarray(q)
 

@@ -39,9 +39,9 @@ def compare(name: str, ours: np.ndarray, theirs: np.ndarray) -> str:
 
 def main() -> None:
     pspo, uniform = scores("pspo", "pspo"), scores("uniform-posterior", "average-utilisation")
-    for name, found in (("PSPO", pspo), ("uniform posterior", uniform)):
-        mean, std = mean_and_std(found)
-        print(f"{name}: {mean:.1f} ± {std:.1f} over {len(found)} seeds ({', '.join(f'{v:.1f}' for v in found)})")
+    for name, each in (("PSPO", pspo), ("uniform posterior", uniform)):
+        mean, std = mean_and_std(each)
+        print(f"{name}: {mean:.1f} ± {std:.1f} over {len(each)} seeds ({', '.join(f'{v:.1f}' for v in each)})")
     print(compare("uniform posterior", pspo, uniform))
     print(compare("without regularisation, seeds 80 to 83", second("pspo"), second("without-regularisation")))
 

@@ -39,13 +39,13 @@ def arrays_digest(path: Path) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def numbers(found: Any) -> list[float]:
+def numbers(content: Any) -> list[float]:
     """All numbers of a JSON document in the order of the document, without times."""
-    if isinstance(found, dict):
-        return [n for name, part in found.items() if "seconds" not in name for n in numbers(part)]
-    if isinstance(found, list):
-        return [n for part in found for n in numbers(part)]
-    return [float(found)] if isinstance(found, NUMBERS_ONLY) and not isinstance(found, bool) else []
+    if isinstance(content, dict):
+        return [n for name, part in content.items() if "seconds" not in name for n in numbers(part)]
+    if isinstance(content, list):
+        return [n for part in content for n in numbers(part)]
+    return [float(content)] if isinstance(content, NUMBERS_ONLY) and not isinstance(content, bool) else []
 
 
 def numbers_digest(text: str) -> str:
@@ -53,18 +53,18 @@ def numbers_digest(text: str) -> str:
 
 
 def fingerprints(folder: Path) -> dict[str, str]:
-    found = {}
+    digests = {}
     for algo in MODEL_FREE + MODEL_BASED:
         run = folder / algo
         pspo("train", "liquidation", "--algo", algo, "--preset", "smoke", "--seed", "3", "--out", str(run), "--quiet")
-        found[f"policy {algo}"] = arrays_digest(next(run.glob("policy*.safetensors")))
-        print(f"policy {algo}: {found[f'policy {algo}'][:12]}", flush=True)
-    found["ope"] = numbers_digest(pspo("ope", str(folder / "pspo"), "--json", "--quiet"))
+        digests[f"policy {algo}"] = arrays_digest(next(run.glob("policy*.safetensors")))
+        print(f"policy {algo}: {digests[f'policy {algo}'][:12]}", flush=True)
+    digests["ope"] = numbers_digest(pspo("ope", str(folder / "pspo"), "--json", "--quiet"))
     runs = [str(folder / algo) for algo in ("pspo", "bc", "mopo")]
-    found["select"] = numbers_digest(pspo("select", *runs, "--json", "--quiet"))
+    digests["select"] = numbers_digest(pspo("select", *runs, "--json", "--quiet"))
     pspo("export", str(folder / "pspo"), str(folder / "policy.onnx"))
-    found["onnx"] = hashlib.sha256((folder / "policy.onnx").read_bytes()).hexdigest()
-    return found
+    digests["onnx"] = hashlib.sha256((folder / "policy.onnx").read_bytes()).hexdigest()
+    return digests
 
 
 def versions() -> dict[str, str]:
@@ -78,16 +78,17 @@ def main() -> int:
     parser.add_argument("what", choices=["record", "check"])
     what = parser.parse_args().what
     with tempfile.TemporaryDirectory() as folder:
-        found = fingerprints(Path(folder))
+        digests = fingerprints(Path(folder))
     if what == "record":
-        FILE.write_text(json.dumps({"versions": versions(), "digests": found}, indent=2) + "\n")
+        FILE.write_text(json.dumps({"versions": versions(), "digests": digests}, indent=2) + "\n")
         return 0
     kept = json.loads(FILE.read_text())
-    different = sorted(name for name in kept["digests"] | found if kept["digests"].get(name) != found.get(name))
+    different = sorted(name for name in kept["digests"] | digests if kept["digests"].get(name) != digests.get(name))
     if kept["versions"] != versions():
         print(f"recorded with other packages: {kept['versions']}; here {versions()}", file=sys.stderr)
     print(
-        f"{len(found) - len(different)} of {len(found)} equal" + "".join(f"\ndifferent: {name}" for name in different)
+        f"{len(digests) - len(different)} of {len(digests)} equal"
+        + "".join(f"\ndifferent: {name}" for name in different)
     )
     return bool(different)
 

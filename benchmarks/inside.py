@@ -88,7 +88,7 @@ def in_models(run: Restored, policy: MixturePolicy, noisy: bool) -> ModelEpisode
     @jax.jit
     def episodes(key: Array) -> tuple[Array, ...]:
         act = lambda obs, k: _act(policy, setup.norm.encode(obs), k if noisy else None)  # noqa: E731
-        steps = model_episodes(config, setup, state, act=act, starts=starts, horizon=HORIZON, key=key)
+        steps = model_episodes(config, setup, state=state, act=act, starts=starts, horizon=HORIZON, key=key)
         critic = lambda step: q_values(config, state.target_critic, setup.norm.encode(step.obs), step.action)  # noqa: E731
         return steps.reward, jax.lax.map(critic, steps), steps.alive
 

@@ -81,8 +81,8 @@ def table(results: Path) -> str:
         path = results / f"liquidation-{variant}.json"
         if not path.exists():
             continue
-        found = json.loads(path.read_text())["summary"]
-        score, exact, entropy = found["score"], found["score_by_regret"], found["posterior_entropy"]
+        result = json.loads(path.read_text())["summary"]
+        score, exact, entropy = result["score"], result["score_by_regret"], result["posterior_entropy"]
         each = ", ".join(f"{value:.2f}" for value in exact["each"])
         lines.append(
             f"| {variant} | {score['mean']:.2f} ± {score['std']:.2f} | {exact['mean']:.2f} ± {exact['std']:.2f} "

@@ -102,12 +102,12 @@ def table(results: Path) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for path in sorted(results.glob("locomotion-*.json")):
-        found = json.loads(path.read_text())
-        score, beside = found["summary"]["score"], found["beside"]
+        result = json.loads(path.read_text())
+        score, beside = result["summary"]["score"], result["beside"]
         each = ", ".join(f"{value:.1f}" for value in score["each"])
-        minutes = found["summary"]["seconds"]["mean"] / 60
+        minutes = result["summary"]["seconds"]["mean"] / 60
         lines.append(
-            f"| {found['dataset']} | {found['variant']} | {score['mean']:.1f} ± {score['std']:.1f} | {each} "
+            f"| {result['dataset']} | {result['variant']} | {score['mean']:.1f} ± {score['std']:.1f} | {each} "
             f"| {beside['behaviour']:.1f} | {beside['best_tenth']:.1f} | {beside['clone']:.1f} | {minutes:.0f} |"
         )
     return "\n".join(lines)

@@ -42,8 +42,10 @@ def main() -> None:
     each = [measure(obs, epsilon) for epsilon in RADII]
     words = ["python", "-m", "benchmarks.neighbours", *([Path(options.log).name] if options.log else [])]
     words += ["--rows", str(options.rows)] if options.rows else []
-    found = {"command": shlex.join(words), "data": name or "made", "rows": len(obs), "columns": obs.shape[1]}
-    keep(found | {"cores": os.cpu_count(), "each": each}, options.results, "-".join(filter(None, ("neighbours", name))))
+    result = {"command": shlex.join(words), "data": name or "made", "rows": len(obs), "columns": obs.shape[1]}
+    keep(
+        result | {"cores": os.cpu_count(), "each": each}, options.results, "-".join(filter(None, ("neighbours", name)))
+    )
     print(table(each))
 
 
@@ -66,9 +68,9 @@ def measure(obs: np.ndarray, epsilon: float) -> dict[str, Any]:
         print(f"epsilon {epsilon}: {done:,} of {2 * len(obs):,} rows", end="\r", file=sys.stderr, flush=True)
 
     began = time.perf_counter()
-    found, spacing = neighbourhoods(obs, Config.neighbours, epsilon, report)
+    near, spacing = neighbourhoods(obs, Config.neighbours, epsilon, report)
     seconds = time.perf_counter() - began
-    return {"epsilon": epsilon, "seconds": seconds, "spacing": spacing, "others": found.others}
+    return {"epsilon": epsilon, "seconds": seconds, "spacing": spacing, "others": near.others}
 
 
 def table(each: list[dict[str, Any]]) -> str:

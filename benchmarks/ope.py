@@ -75,12 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         elsewhere = Path(mkdtemp(prefix="pspo-ope-"))
         results, figure = elsewhere / "ope.json", elsewhere / "ope.png"
     options.results, options.figure = options.results or results, options.figure or figure
-    found = find_policies(options.runs)[: QUICK_POLICIES if options.quick else None]
-    if not found:
+    policies = find_policies(options.runs)[: QUICK_POLICIES if options.quick else None]
+    if not policies:
         parser.error(f"there is no finished liquidation run below {options.runs}.")
-    if len(found) < ENOUGH and not options.quick:
-        print(f"only {len(found)} policies: fractions of fewer than {ENOUGH} mean little.")
-    kept = study(found, options)
+    if len(policies) < ENOUGH and not options.quick:
+        print(f"only {len(policies)} policies: fractions of fewer than {ENOUGH} mean little.")
+    kept = study(policies, options)
     options.figure.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(options.figure, draw(points(kept)))
     print(table(kept["summary"]))
@@ -111,10 +111,10 @@ def study(policies: Sequence[tuple[str, Path]], options: argparse.Namespace) -> 
             if any((row["policy"], row["dataset"]) == (name, seed) for row in kept["estimates"]):
                 continue
             known = {"behaviour": BEHAVIOURS[TASK], "config": config, "progress": Lines()}
-            found = estimate_return(run, data, gamma=1.0, confidence=options.confidence, **known)
-            kept["estimates"] += rows_of(name, seed, found)
+            estimates = estimate_return(run, data, gamma=1.0, confidence=options.confidence, **known)
+            kept["estimates"] += rows_of(name, seed, estimates)
             _keep(options.results, kept)
-            values = ", ".join(f"{e.method} {e.value:.1f}" for e in found.estimates)
+            values = ", ".join(f"{e.method} {e.value:.1f}" for e in estimates.estimates)
             print(f"dataset {seed}, {name}: {values}", flush=True)
     kept["summary"] = summary(kept)
     _keep(options.results, kept)
@@ -128,17 +128,17 @@ def truth(run: Path, episodes: int) -> dict[str, float | None]:
     noisy = lambda network, obs, key: act(network, policy.norm, obs, key)  # noqa: E731
     ways = {"mode": Partial(actor_by_mode(policy.norm), network)}
     ways |= {"sampled": Partial(noisy, network)} if has_density(network) else {}
-    found: dict[str, float | None] = {}
+    returns: dict[str, float | None] = {}
     for name, way in ways.items():
         regret = task.simulate(way, jax.random.PRNGKey(1), episodes, stochastic=name == "sampled").regret
         assert regret is not None, "liquidation's optimum is known"
         assert task.optimal_return is not None
-        found[name] = float(task.optimal_return - regret.mean())
-        found[f"{name}_stderr"] = float(regret.std() / episodes**0.5)
-    return found
+        returns[name] = float(task.optimal_return - regret.mean())
+        returns[f"{name}_stderr"] = float(regret.std() / episodes**0.5)
+    return returns
 
 
-def rows_of(name: str, seed: int, found: RunEstimates) -> list[dict[str, Any]]:
+def rows_of(name: str, seed: int, estimates: RunEstimates) -> list[dict[str, Any]]:
     """One row per estimate: what the table and the figure need."""
     return [
         {
@@ -150,7 +150,7 @@ def rows_of(name: str, seed: int, found: RunEstimates) -> list[dict[str, Any]]:
             "warnings": len(e.warnings),
             "effective": finite(e.numbers.get("effective_episodes", e.numbers.get("effective_models"))),
         }
-        for e in found.estimates
+        for e in estimates.estimates
     ]
 
 
@@ -187,13 +187,13 @@ def contradicted(rows: Iterable[dict[str, Any]]) -> set[tuple[str, int, str]]:
 
 def summary(kept: dict[str, Any]) -> list[dict[str, Any]]:
     """Per method, on the training dataset and on new ones."""
-    found = []
+    rows_of_table = []
     for method in (info.title for info in ESTIMATORS.values()):
         for datasets, new in (("training", False), ("new", True)):
             rows = [r for r in points(kept) if r["method"] == method and (r["dataset"] != TRAINING_SEED) == new]
             if rows:
-                found.append({"method": method, "datasets": datasets} | measures(rows))
-    return found
+                rows_of_table.append({"method": method, "datasets": datasets} | measures(rows))
+    return rows_of_table
 
 
 def measures(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -235,14 +235,14 @@ def rank_correlation(rows: Sequence[dict[str, Any]]) -> float | None:
     return float(np.mean(each)) if each else None
 
 
-def table(found: Iterable[dict[str, Any]]) -> str:
+def table(measured: Iterable[dict[str, Any]]) -> str:
     """The summary as a Markdown table."""
     lines = [
         "| method | datasets | coverage | coverage without warnings | too high, too low "
         "| no interval | median width | bias | mean error | rank correlation |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for row in found:
+    for row in measured:
         percent = lambda share: "" if share is None else f"{100 * share:.0f} %"  # noqa: E731
         number = lambda value: "" if value is None else f"{value:.2f}"  # noqa: E731
         closed = row["estimates"] - row["without_interval"]

@@ -91,10 +91,10 @@ def table(results: Path) -> str:
     for ending in FORMATS:
         path = results / f"own-files-{ending}.json"
         if path.exists():
-            found = json.loads(path.read_text())
-            each = ", ".join(f"{score:.2f}" for score in found["score_by_regret"]["each"])
-            end = found["each"][0]["result"]["termination"]
-            lines.append(f"| {ending} | {found['score_by_regret']['mean']:.2f} | {each} | {end} |")
+            result = json.loads(path.read_text())
+            each = ", ".join(f"{score:.2f}" for score in result["score_by_regret"]["each"])
+            end = result["each"][0]["result"]["termination"]
+            lines.append(f"| {ending} | {result['score_by_regret']['mean']:.2f} | {each} | {end} |")
     return "\n".join(lines)
 
 

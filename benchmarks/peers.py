@@ -51,10 +51,10 @@ def main() -> None:
 def compare(algo: str, options: argparse.Namespace, runs: Path) -> None:
     dataset = options.file.stem
     task = dataset.split("-")[0]
-    found: dict[str, Any] = {"d3rlpy": [], "pspo": []}
+    results: dict[str, Any] = {"d3rlpy": [], "pspo": []}
     for seed in range(options.first_seed, options.first_seed + options.seeds):
-        found["d3rlpy"].append(run_peer(algo, seed, options, runs / f"d3rlpy-{algo}-{seed}", task))
-        found["pspo"].append(run_own(algo, seed, options, runs / f"pspo-{algo}-{seed}", task))
+        results["d3rlpy"].append(run_peer(algo, seed, options, runs / f"d3rlpy-{algo}-{seed}", task))
+        results["pspo"].append(run_own(algo, seed, options, runs / f"pspo-{algo}-{seed}", task))
     command = f"python -m benchmarks.peers DATA-FOLDER/{dataset}.hdf5 --peer-python PYTHON --algos {algo}"
     result = {
         "dataset": dataset,
@@ -62,7 +62,7 @@ def compare(algo: str, options: argparse.Namespace, runs: Path) -> None:
         "command": f"{command} --steps {options.steps} --first-seed {options.first_seed} --seeds {options.seeds}",
         "settings": SETTINGS[algo],
         "versions": peer_versions(options.peer_python),
-        "runs": found,
+        "runs": results,
     }
     claims.keep(result, options.results, f"peers-{dataset}-{algo}")
     print(table(options.results), flush=True)

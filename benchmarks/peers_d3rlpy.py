@@ -1,4 +1,4 @@
-"""One run of d3rlpy, in an environment of its own (pip install d3rlpy): called by `python -m benchmarks.peers`.
+"""One run of d3rlpy, in its own environment (pip install d3rlpy): called by `python -m benchmarks.peers`.
 
     python benchmarks/peers_d3rlpy.py DATA.hdf5 ALGO SEED STEPS EVERY OUT-FOLDER
 

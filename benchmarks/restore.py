@@ -1,4 +1,4 @@
-"""A finished run back in memory, for a look at what it had learned."""
+"""A finished run back in memory, to inspect what it had learned."""
 
 from __future__ import annotations
 

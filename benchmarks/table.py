@@ -8,34 +8,36 @@ from rich.console import Console
 from rich.table import Table
 
 
-def show(found: dict[str, Any], console: Console) -> None:
-    console.print(_overview(found))
-    for name, case in found["cases"].items():
+def show(results: dict[str, Any], console: Console) -> None:
+    console.print(_overview(results))
+    for name, case in results["cases"].items():
         console.print(_parts(name, case["pspo_step"]))
         console.print(_check(case["pspo_step"]), style="dim")
-    console.print(_overhead(found["overhead"]))
+    console.print(_overhead(results["overhead"]))
     console.print("Operations are counted by formula:", style="dim")
-    for name, formula in found["formulas"].items():
+    for name, formula in results["formulas"].items():
         console.print(f"  {name}: {formula}", style="dim", highlight=False, markup=False)
 
 
-def _overview(found: dict[str, Any]) -> Table:
-    product, action, play = found["matrix_product"], found["action"], found["simulator"]
+def _overview(results: dict[str, Any]) -> Table:
+    product, action, play = results["matrix_product"], results["action"], results["simulator"]
     grid = Table(title=f"Speed (XLA threads: {product['threads']})", caption="median (quartiles)")
     grid.add_column("what")
     for heading in ("per unit", "GFLOP/s", "of the matrix product"):
         grid.add_column(heading, justify="right")
     grid.add_row(f"matrix product {product['size']}², best", "", f"{product['gflops']:.0f}", "1")
-    for name, case in found["cases"].items():
+    for name, case in results["cases"].items():
         for what, result in (("pool fit step", case["pool_fit_step"]), ("PSPO step", case["pspo_step"])):
-            cost = f"{spread(result['milliseconds'], '.2f')} ms"
-            speed, share = spread(result["gflops"], ".1f"), spread(result["fraction_of_machine"], ".0%")
+            cost = f"{with_quartiles(result['milliseconds'], '.2f')} ms"
+            speed, share = with_quartiles(result["gflops"], ".1f"), with_quartiles(result["fraction_of_machine"], ".0%")
             grid.add_row(f"{what}, {name}", cost, speed, share)
-    grid.add_row("action for one state (NumPy)", f"{spread(action['microseconds_per_state'], '.1f')} µs", "", "")
-    cost = f"{spread(action['microseconds_per_state_in_batch'], '.2f')} µs"
+    grid.add_row(
+        "action for one state (NumPy)", f"{with_quartiles(action['microseconds_per_state'], '.1f')} µs", "", ""
+    )
+    cost = f"{with_quartiles(action['microseconds_per_state_in_batch'], '.2f')} µs"
     grid.add_row(f"action for one state of {action['batch']:,}", cost, "", "")
     rate = play["transitions_per_second"]
-    grid.add_row("liquidation simulator", f"{spread(rate, '.1f', 1e-6)} M transitions/s", "", "")
+    grid.add_row("liquidation simulator", f"{with_quartiles(rate, '.1f', 1e-6)} M transitions/s", "", "")
     return grid
 
 
@@ -49,10 +51,10 @@ def _parts(name: str, step: dict[str, Any]) -> Table:
         share = result.get("fraction_of_machine")
         grid.add_row(
             part,
-            spread(result["milliseconds"], ".2f"),
-            spread(result["share_of_step"], ".0%"),
+            with_quartiles(result["milliseconds"], ".2f"),
+            with_quartiles(result["share_of_step"], ".0%"),
             f"{result['flops'] / 1e6:,.1f}" if result["flops"] else "",
-            spread(share, ".0%") if share else "",
+            with_quartiles(share, ".0%") if share else "",
         )
     total = {key: sum(result[key]["median"] for _, result in parts) for key in ("milliseconds", "share_of_step")}
     grid.add_section()
@@ -62,14 +64,14 @@ def _parts(name: str, step: dict[str, Any]) -> Table:
     return grid
 
 
-def _overhead(found: dict[str, Any]) -> Table:
+def _overhead(costs: dict[str, Any]) -> Table:
     grid = Table(title="Overhead, Hopper size", caption="authors' networks and batches; actions in NumPy")
     grid.add_column("algorithm")
     for heading in ("ms per iteration", "ms per action"):
         grid.add_column(heading, justify="right")
-    for algo, cost in found.items():
+    for algo, cost in costs.items():
         iteration, action = cost["iteration_milliseconds"], cost["inference_milliseconds"]
-        grid.add_row(algo, spread(iteration, ".2f"), spread(action, ".3f"))
+        grid.add_row(algo, with_quartiles(iteration, ".2f"), with_quartiles(action, ".3f"))
     return grid
 
 
@@ -80,7 +82,7 @@ def _check(step: dict[str, Any]) -> str:
     )
 
 
-def spread(values: dict[str, float], form: str, scale: float = 1.0) -> str:
+def with_quartiles(values: dict[str, float], form: str, scale: float = 1.0) -> str:
     """Median and quartiles, such as `10.2 (9.8-11)`."""
     median, low, high = (format(values[name] * scale, form) for name in ("median", "low", "high"))
     return f"{median} ({low}-{high})"

@@ -1,7 +1,7 @@
 """TD3+BC's step here and in plain PyTorch, side by side in one process: `python -m benchmarks.td3bc_in_torch`.
 
 Needs PyTorch beside pspo (`pip install torch`), which nothing else here does. Both take the authors' networks and
-batch (2 x 256 units, 256 rows, Hopper's size), draw rows from the same log, and are timed in turn; the PyTorch step is
+batch (2 x 256 units, 256 rows, Hopper's size), draw from the same dataset, and are timed in turn; the PyTorch step is
 written as the authors wrote it (sfujim/TD3_BC), with Adam's `foreach` form, PyTorch's default.
 """
 
@@ -122,13 +122,13 @@ def main() -> None:
             work()
             seconds[name].append((time.perf_counter() - started) / STEPS)
     ratio = float(np.median(np.array(seconds["torch"]) / np.array(seconds["pspo"])))
-    found = {
+    content = {
         "command": "python -m benchmarks.td3bc_in_torch",
         "machine": describe_machine() | {"torch": torch.__version__, "threads": threads},
         "milliseconds": {name: [round(1e3 * s, 4) for s in each] for name, each in seconds.items()},
         "median_ratio_torch_over_pspo": ratio,
     }
-    Path("benchmarks/results/td3bc-in-torch.json").write_text(json.dumps(found, indent=1) + "\n")
+    Path("benchmarks/results/td3bc-in-torch.json").write_text(json.dumps(content, indent=1) + "\n")
     for name, each in seconds.items():
         print(f"{name}: {1e3 * float(np.median(each)):.2f} ms a step")
     print(f"PyTorch takes {ratio:.2f} times as long, with {threads} thread{'s' * (threads > 1)}")

@@ -70,7 +70,7 @@ def test_liquidation(started, tmp_path: Path, monkeypatch, capsys) -> None:
     assert len(started) == 1
 
 
-def test_a_corrupted_pool_has_a_cache_of_its_own(started, tmp_path: Path, monkeypatch) -> None:
+def test_a_corrupted_pool_has_its_own_cache(started, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(liquidation, "corrupted_mass", lambda run: float(run.name[-2:]))
     words = ["corrupted", "--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
     monkeypatch.setattr(sys, "argv", ["liquidation", *words])
@@ -153,17 +153,17 @@ def test_a_measurement_of_baselines_says_what_it_lacks(words: list[str], started
     with pytest.raises(SystemExit) as stop:
         baselines.main()
     assert stop.value.code == 2
-    assert "name a dataset" in (said := capsys.readouterr().err) or "go together" in said
+    assert "name a dataset" in (text := capsys.readouterr().err) or "go together" in text
     assert started == []
 
 
 def test_the_table_of_locomotion_needs_no_data_and_a_measurement_does(started, tmp_path, monkeypatch, capsys) -> None:
-    for words, code, said in ((["--table"], 0, "| data | variant |"), ([], 2, "name the folder")):
+    for words, code, text in ((["--table"], 0, "| data | variant |"), ([], 2, "name the folder")):
         monkeypatch.setattr(sys, "argv", ["locomotion", *words, "--results", str(tmp_path)])
         with pytest.raises(SystemExit) as stop:
             locomotion.main()
         assert (stop.value.code or 0) == code
-        assert said in "".join(capsys.readouterr())
+        assert text in "".join(capsys.readouterr())
     assert started == []
 
 

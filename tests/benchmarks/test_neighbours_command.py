@@ -21,7 +21,7 @@ def kept(words: list[str], results: Path, monkeypatch: pytest.MonkeyPatch) -> di
     return {"file": file.name} | json.loads(file.read_text())
 
 
-def test_made_states_have_more_neighbours_the_further_one_looks(monkeypatch, tmp_path: Path, capsys) -> None:
+def test_made_states_have_more_neighbours_in_a_larger_radius(monkeypatch, tmp_path: Path, capsys) -> None:
     found = kept(["--rows", "20000"], tmp_path / "results", monkeypatch)
     assert (found["file"], found["data"], found["rows"], found["columns"]) == ("neighbours.json", "made", 20_000, 17)
     assert found["command"] == "python -m benchmarks.neighbours --rows 20000"
@@ -40,7 +40,7 @@ def test_a_log_of_ones_own_is_searched_as_it_is(monkeypatch, tmp_path: Path) -> 
     assert (found["each"][1]["others"], found["each"][1]["spacing"]) == (near.others, spacing)
 
 
-def test_made_states_wander_and_start_anew_with_each_episode() -> None:
+def test_made_states_wander_and_restart_with_each_episode() -> None:
     obs = neighbours.made_states(2500, 17).astype(np.float64)
     move = np.linalg.norm(np.diff(obs, axis=0), axis=1)
     jump = np.isin(np.arange(1, 2500), [1000, 2000])

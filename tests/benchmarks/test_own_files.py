@@ -18,14 +18,14 @@ pytest.importorskip("pyarrow", reason="needs the extra that reads Parquet")
 
 
 @pytest.mark.parametrize("ending", own_files.FORMATS)
-def test_the_table_is_the_log_without_next_states(ending: str, tmp_path: Path) -> None:
+def test_the_table_is_the_dataset_without_next_states(ending: str, tmp_path: Path) -> None:
     own_files.write_table(tmp_path / f"log.{ending}")
     columns = {"obs": "time,inventory,price", "action": "sell"}
     found, log = load_dataset(tmp_path / f"log.{ending}", columns), load_dataset("liquidation")
     assert found.task is None
     last = np.zeros(log.size, bool)
     last[log.episode_starts + log.episode_lengths() - 1] = True
-    kept = log.terminal | ~last  # where the log was cut off, what followed is unknown: such a row says nothing
+    kept = log.terminal | ~last  # where the dataset was cut off, what followed is unknown: such a row says nothing
     np.testing.assert_allclose(found.obs, log.obs[kept], rtol=1e-6)
     np.testing.assert_allclose(found.reward, log.reward[kept], rtol=1e-6)
     np.testing.assert_array_equal(found.terminal, log.terminal[kept])

@@ -96,5 +96,5 @@ def test_rounds_stand_between_matrix_products():
     assert fraction == pytest.approx(1.0 / found["a"].seconds / found["a"].machine)
 
 
-def test_spread_shows_median_and_quartiles():
-    assert table.spread({"median": 2.0, "low": 1.5, "high": 2.5}, ".1f") == "2.0 (1.5-2.5)"
+def test_numbers_are_shown_with_median_and_quartiles():
+    assert table.with_quartiles({"median": 2.0, "low": 1.5, "high": 2.5}, ".1f") == "2.0 (1.5-2.5)"
