@@ -19,7 +19,7 @@ EXPORT = DOCS / "export.md"
 WITH_PYTHON = [p for p in PAGES if p not in (EXPORT, *FOLLOWED) and any(b.language == "python" for b in blocks(p))]
 
 
-def own_log(rows: int = 2_000, seed: int = 0) -> pd.DataFrame:
+def own_table(rows: int = 2_000, seed: int = 0) -> pd.DataFrame:
     """The liquidation dataset as a user would have it: no task name, no next states."""
     data = pspo.load_dataset("liquidation", size=rows, seed=seed)
     columns = {f"obs_{name}": data.obs[:, i] for i, name in enumerate(("steps", "left", "price"))}
@@ -28,11 +28,11 @@ def own_log(rows: int = 2_000, seed: int = 0) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def with_a_log(tmp_path_factory) -> Path:
+def own_data(tmp_path_factory) -> Path:
     """log.csv, a finished run on it, and a later file."""
     folder = tmp_path_factory.mktemp("own")
-    own_log().to_csv(folder / "log.csv", index=False)
-    own_log(seed=1).to_csv(folder / "later.csv", index=False)
+    own_table().to_csv(folder / "log.csv", index=False)
+    own_table(seed=1).to_csv(folder / "later.csv", index=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         run_command("pspo train log.csv --quiet")
@@ -41,13 +41,13 @@ def with_a_log(tmp_path_factory) -> Path:
 
 
 def _logs() -> dict[str, Any]:
-    own_log().to_csv("log.csv", index=False)
+    own_table().to_csv("log.csv", index=False)
     return {}
 
 
 def _other_names() -> dict[str, Any]:
     """`frame` of data.md: one whose column names are not recognised."""
-    log = own_log()
+    log = own_table()
     names = {"obs_steps": "x1", "obs_left": "x2", "obs_price": "x3", "reward": "gain", "episode": "id"}
     return {"pspo": pspo, "frame": log.rename(columns=names).assign(u1=log["action_sell"], u2=log["action_sell"] / 2)}
 
@@ -57,9 +57,9 @@ SET_UP: dict[str, Callable[[], dict[str, Any]]] = {"docs/choosing.md": _logs, "d
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", FOLLOWED, ids=name_of)
-def test_a_step_by_step_page_runs(page: Path, with_a_log: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_step_by_step_page_runs(page: Path, own_data: Path, tmp_path: Path, monkeypatch) -> None:
     if page.stem != "start":  # which begins in an empty folder
-        shutil.copytree(with_a_log, tmp_path, dirs_exist_ok=True)
+        shutil.copytree(own_data, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     run_page(page, {}, shell=True)
 

@@ -44,7 +44,7 @@ def strings_of(path: Path) -> list[str]:
     return [text for text in found if text and " " in text]
 
 
-def said_in(path: Path) -> list[str]:
+def messages_in(path: Path) -> list[str]:
     """Messages that a file raises or reports, by a call or a variable `message`."""
     tree = ast.parse(path.read_text())
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") in SAID_BY]
@@ -63,7 +63,7 @@ def test_every_quoted_message_is_in_the_source() -> None:
 
 def test_every_message_about_data_says_what_to_do() -> None:
     """In one sentence: what is wrong, a colon, and the remedy. The page leaves such messages out."""
-    messages = {text for path in (SRC / "data").rglob("*.py") for text in said_in(path)}
+    messages = {text for path in (SRC / "data").rglob("*.py") for text in messages_in(path)}
     assert len(messages) > 80
     silent = [text for text in messages if not re.search(r": \S", text)]
     assert [text for text in silent if not text.startswith(WITHOUT_ADVICE)] == []

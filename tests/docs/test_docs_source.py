@@ -53,6 +53,12 @@ def test_files_of_the_architecture_page_exist() -> None:
     assert [name for name in named if not exists(name)] == []
 
 
+def test_the_readme_is_short() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 120
+    assert [line for line in lines if len(line) > 120] == []
+
+
 def test_a_missing_function_or_file_is_noticed() -> None:
     page = "| equation | function |\n|---|---|\n| Q | `no_such_function` |\n"
     assert named_functions(page) - defined() == {"no_such_function"}

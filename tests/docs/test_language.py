@@ -19,8 +19,15 @@ from pspo.cli.main import _parser
 from tests.docs.pages import DOCS, ROOT, name_of
 
 SRC = ROOT / "src" / "pspo"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md"), *DOCS.glob("algorithms/*.md")]
-PAGES = sorted([*PAGES, *DOCS.glob("lab/*.md")])
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS.glob("*.md")]
+PAGES = sorted([*PAGES, *DOCS.glob("algorithms/*.md"), *DOCS.glob("lab/*.md")])
+DEFINED = (ast.FunctionDef, ast.ClassDef)
+QUOTE_OLD_NAMES = {
+    "tests/docs/test_language.py",
+    "tests/test_names.py",
+    "tests/core/test_renamed.py",
+    "tests/cli/test_bad_input.py",
+}
 OLD_NAMES = "core/renamed.py"  # says what is called differently now
 
 DETERMINERS = "a|the|this|that|each|every|one|two|another|same|own|your|whole|first|last|next|best|single|several|any"
@@ -113,6 +120,19 @@ def test_source_texts_have_no_banned_phrase() -> None:
         for line, text in texts_of(path.read_text()) if name != OLD_NAMES else ():
             found += [f"{name}:{line} {problem}" for problem in findings(text)]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("folder", ["tests", "benchmarks", "examples"])
+def test_tests_and_scripts_have_no_banned_phrase(folder: str) -> None:
+    """Their comments and docstrings, and names of functions read as sentences."""
+    problems = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        source, name = path.read_text(), path.relative_to(ROOT).as_posix()
+        names = [(n.lineno, n.name.replace("_", " ")) for n in ast.walk(ast.parse(source)) if isinstance(n, DEFINED)]
+        for line, text in [*texts_of(source), *names] if name not in QUOTE_OLD_NAMES else ():
+            # A log is also a file that a user has, which tests write.
+            problems += [f"{name}:{line} {problem}" for problem in findings(text) if "dataset" not in problem]
+    assert not problems, "\n".join(problems)
 
 
 def test_presets_have_no_banned_phrase() -> None:

@@ -1,4 +1,4 @@
-"""The example algorithm as tests use it: registered for one test, or declared by a package that looks installed."""
+"""The example algorithm as tests use it: registered for one test, or declared by a package as if it were installed."""
 
 from __future__ import annotations
 

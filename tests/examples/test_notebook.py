@@ -61,10 +61,10 @@ def test_stored_figures_are_images() -> None:
 
 def test_bold_numbers_of_the_text_were_printed() -> None:
     """The text may round once more."""
-    told = [number for cell in TEXT for number in re.findall(r"\*\*(\d+(?:\.\d+)?)\*\*", source(cell))]
-    assert len(told) >= 7
+    numbers = [number for cell in TEXT for number in re.findall(r"\*\*(\d+(?:\.\d+)?)\*\*", source(cell))]
+    assert len(numbers) >= 7
     shown = [float(n) for cell in CODE for n in re.findall(r"-?\d+(?:\.\d+)?", printed(cell))]
-    for number in told:
+    for number in numbers:
         places = len(number.partition(".")[2])
         assert any(f"{value:.{places}f}" == number for value in shown), number
 
@@ -88,11 +88,11 @@ def test_all_cells_run_with_the_smoke_preset(tmp_path: Path, monkeypatch, capsys
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     matplotlib.use("Agg")
     left = run_in_seconds()
-    said = capsys.readouterr().out
+    text = capsys.readouterr().out
     assert (left["bc"].result["preset"], left["run"].result["preset"]) == ("smoke", "smoke")
     assert left["run"].result["episodes"] == 200
-    assert "The optimum returns 137.48 on average." in said
-    assert f"by exact regret, which has less noise: {left['run'].result['score_by_regret']:.2f}" in said
+    assert "The optimum returns 137.48 on average." in text
+    assert f"by exact regret, which has less noise: {left['run'].result['score_by_regret']:.2f}" in text
     assert len(left["estimates"].estimates) == 3
 
 

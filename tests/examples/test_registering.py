@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -151,9 +152,9 @@ def runs(tmp_path_factory) -> Path:
         patch.setattr(registry, "_registered", {})
         patch.setattr(checkpoint, "pause_after", lambda _: -1.0)
         register_algorithm("awac", "examples.awac")
-        pspo.train(log, "awac", "smoke", out=folder / "whole", monitor=SILENT)
+        pspo.train(log, "awac", preset="smoke", out=folder / "whole", monitor=SILENT)
         with pytest.raises(Stop):
-            pspo.train(log, "awac", "smoke", out=folder / "stopped", monitor=Monitor(stop, no_message))
+            pspo.train(log, "awac", preset="smoke", out=folder / "stopped", monitor=Monitor(stop, no_message))
     return folder
 
 
@@ -263,12 +264,13 @@ def test_a_misspelt_name_suggests_an_installed_algorithm(installed: Path) -> Non
 def test_a_package_cannot_shadow_a_built_in_algorithm(tmp_path: Path, monkeypatch, capsys) -> None:
     install(tmp_path, "impostor", {"cql": "impostor.cql"})
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert get_algorithm("cql").__name__ == "pspo.algorithms.cql"
+    assert get_algorithm("cql").__name__ == "pspo.algorithms.cql.algorithm"
     assert main(["list", "--json"]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["algorithms"] == TITLES
     assert printed.err == (
-        "pspo: impostor.cql of impostor 1.2 offers 'cql', the name of a built-in algorithm: the built-in one is used.\n"
+        "pspo: warning: impostor.cql of impostor 1.2 offers 'cql', the name of a built-in algorithm: "
+        "the built-in one is used.\n"
     )
 
 
@@ -277,6 +279,27 @@ def test_two_packages_with_the_same_algorithm_name_are_refused(installed: Path, 
     monkeypatch.syspath_prepend(str(tmp_path / "other"))
     with pytest.raises(pspo.UserError, match=r"'awac' is offered by .*second.*: uninstall all but one"):
         get_algorithm("awac")
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("\nx = 1 / 0\n", r"\(ZeroDivisionError: division by zero, .*fragile\.py line 2\)"),
+        ("def f(:\n", r"\(SyntaxError: "),
+        ("raise SystemExit(3)\n", r"\(SystemExit: 3, .*fragile\.py line 1\)"),
+        ("raise RuntimeError('a\\nb')\n", r"\(RuntimeError: a b, "),
+    ],
+)
+def test_an_algorithm_that_fails_at_import_is_one_sentence(source, says, tmp_path, monkeypatch, capsys) -> None:
+    (tmp_path / "fragile.py").write_text(source)
+    install(tmp_path, "fragile", {"fragile": "fragile"})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "fragile", raising=False)
+    assert main(["train", "liquidation", "--algo", "fragile", "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert re.search(r"the module fragile fails when it is imported " + says, error), error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_registered_algorithm_replaces_an_installed_one(installed: Path) -> None:

@@ -83,7 +83,7 @@ def run(tmp_path_factory) -> Path:
     """BC on a small dataset."""
     folder = tmp_path_factory.mktemp("served")
     save_dataset(load_dataset("liquidation", size=3000), folder / "log.npz")
-    return pspo.train(folder / "log.npz", "bc", "smoke", out=folder / "run", episodes=500, monitor=SILENT).path
+    return pspo.train(folder / "log.npz", "bc", preset="smoke", out=folder / "run", episodes=500, monitor=SILENT).path
 
 
 def test_the_served_policy_answers_with_its_actions(run: Path, capsys) -> None:
@@ -136,12 +136,12 @@ def test_own_csv_checks_trains_and_estimates(capsys) -> None:
     assert "Mean return (sum of rewards) on tank; the dataset's own episodes return" in out
     for method in ("posterior models", "fitted Q"):
         assert re.search(rf"{method} │ -?[\d.]+ │ -?[\d.]+ to -?[\d.]+", out), method
-    told = re.search(r"the policy returns (-?[\d.]+), the dataset (-?[\d.]+)\.", out)
-    assert told
+    printed = re.search(r"the policy returns (-?[\d.]+), the dataset (-?[\d.]+)\.", out)
+    assert printed
     data = load_dataset("tank.csv")
-    assert float(told[2]) == pytest.approx(data.episode_returns().mean(), abs=0.006)
+    assert float(printed[2]) == pytest.approx(data.episode_returns().mean(), abs=0.006)
     again = left["play"](lambda obs, rng: left["policy"](obs), days=2000, seed=1)
-    assert float(told[1]) == pytest.approx(left["mean_return"](again), abs=0.006)
+    assert float(printed[1]) == pytest.approx(left["mean_return"](again), abs=0.006)
     (run,) = map(Run, Path("runs").iterdir())
     assert "score" not in run.result  # unknown without a simulator
     assert "model_return" in run.result
