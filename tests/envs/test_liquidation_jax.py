@@ -22,7 +22,7 @@ def hold_to_the_end(obs):
     return jnp.where(obs[:, :1] >= 19, 1.0, -1.0)
 
 
-def spread_evenly(obs):
+def sell_evenly(obs):
     return 1 / (20 - obs[:, :1])
 
 
@@ -33,7 +33,7 @@ def sell_at_once(obs):
 @pytest.fixture(scope="module")
 def played() -> dict[str, Simulation]:
     key = jax.random.key(7)
-    policies = {"hold": hold_to_the_end, "twap": spread_evenly, "now": sell_at_once, "optimal": simulator.optimal}
+    policies = {"hold": hold_to_the_end, "twap": sell_evenly, "now": sell_at_once, "optimal": simulator.optimal}
     result = {name: simulator.simulate(act, key, EPISODES) for name, act in policies.items()}
     result["behaviour"] = simulator.simulate(simulator.behaviour, key, EPISODES, stochastic=True)
     return result
@@ -114,7 +114,7 @@ def test_regret_is_the_distance_to_the_optimum_with_less_noise(played, policy: s
 
 
 def test_the_regret_of_holding_matches_its_exact_value(played) -> None:
-    # Holding earns 100 E[p_19], found by carrying the price itself back through the chain.
+    # Holding earns 100 E[p_19]: the expected price, carried back through its transitions.
     prices, transition = liquidation_optimum._price_transitions(2001)
     expected_price = prices
     for _ in range(19):

@@ -85,14 +85,14 @@ def test_rules_agree_with_the_environment(task):
     env, rng = borrow_env(task), np.random.default_rng(0)
     obs, _ = env.reset(seed=0)
     assert (len(obs), *env.action_space.shape) == (LOCOMOTION[task].obs_dim, LOCOMOTION[task].action_dim)
-    said, truth = [], []
+    terminated, truth = [], []
     for _ in range(300):
         obs, _, terminal, _, _ = env.step(rng.uniform(-1, 1, env.action_space.shape))
-        said.append(bool(TERMINATED[task](None, None, obs)))
+        terminated.append(bool(TERMINATED[task](None, None, obs)))
         truth.append(bool(terminal))
         if terminal:
             env.reset()
-    assert said == truth
+    assert terminated == truth
     assert any(truth) is (task != "halfcheetah")
 
 

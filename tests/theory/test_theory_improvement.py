@@ -109,11 +109,11 @@ def test_the_constrained_step_is_feasible_and_no_feasible_policy_beats_it(case: 
     assert reached <= epsilon
     assert step.lam == 0.0 or reached > 0.999 * epsilon  # either slack and free, or on the boundary
     for target in (case.mu, case.some_policy(), case.some_policy(0.1)):
-        rival = farthest_feasible(case, target, epsilon)
-        for share in (1.0, 0.5, 0.1):  # from the rival on the boundary to the step's close neighbours
-            mixed = share * rival + (1.0 - share) * step.policy
+        other_policy = farthest_feasible(case, target, epsilon)
+        for share in (1.0, 0.5, 0.1):  # from the other policy on the boundary to the step's close neighbours
+            mixed = share * other_policy + (1.0 - share) * step.policy
             value = regularised_return(e, case.posterior, mixed, case.mu, case.alpha)
-            # A chord of the feasible set may leave it by rounding or curvature: then it is no rival.
+            # A chord of the feasible set may leave it by rounding or curvature: then it is no alternative.
             if discounted_divergence(e, case.posterior, mixed, case.policy) <= epsilon:
                 assert value <= step.regularised_return + 1e-8
             else:

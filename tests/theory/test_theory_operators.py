@@ -150,7 +150,7 @@ def test_thm_2_the_policy_of_the_fixed_point_is_optimal_for_the_regularised_retu
             mixed = share * candidate + (1.0 - share) * optimal
             loss = best - regularised_return(e, case.posterior, mixed, case.mu, case.alpha)
             assert loss > -1e-9
-            # How much worse, exactly: alpha KL(pi || pi*) over the rival's own visits. Zero only for pi* itself.
+            # How much worse, exactly: alpha KL(pi || pi*) over the other policy's visits. Zero only for pi* itself.
             distance = case.alpha * occupancy(e, case.posterior, mixed) @ kl_divergence(mixed, optimal)
             np.testing.assert_allclose(loss, distance, rtol=1e-6, atol=1e-8)
 

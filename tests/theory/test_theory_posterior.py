@@ -25,9 +25,9 @@ def test_no_distribution_has_a_lower_objective(case: Case, beta: float) -> None:
     np.testing.assert_allclose(posterior.sum(axis=0), 1.0, atol=1e-12)
     best = posterior_objective(posterior, prior, metric, beta)
     for concentration in (0.1, 1.0, 10.0):
-        rival = case.some_posterior(concentration)
+        other = case.some_posterior(concentration)
         for share in (1.0, 0.1, 0.001):  # far candidates and close ones
-            mixed = share * rival + (1.0 - share) * posterior
+            mixed = share * other + (1.0 - share) * posterior
             assert np.all(posterior_objective(mixed, prior, metric, beta) >= best - 1e-10)
 
 

@@ -71,7 +71,7 @@ def test_remark_1_the_sampled_iteration_approaches_the_fixed_point(rule: str, dr
     def error(seed: int, steps: int) -> float:
         rng = np.random.default_rng(seed)
         settings = {"value_rule": value_rule, "start": start, "steps": steps, "draw_next_state": draw_next_state}
-        return sup(robbins_monro(rng, e, case.posterior, **settings) - exact)
+        return sup(robbins_monro(rng, e, posterior=case.posterior, **settings) - exact)
 
     early, middle, late = (float(np.mean([error(seed, steps) for seed in range(3)])) for steps in (50, 800, 12_800))
     # Sixteen times the steps should cut the error by four; half of that is asked.

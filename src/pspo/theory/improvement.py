@@ -157,21 +157,21 @@ def constrained_step(
             else:
                 high = lam = middle
                 solution, divergence = candidate, candidate_divergence
-    return _record(ensemble, posterior, solution, mu=mu, alpha=alpha, lam=lam, divergence=divergence)
+    return _record(ensemble, posterior, policy=solution, mu=mu, alpha=alpha, lam=lam, divergence=divergence)
 
 
 def improvement_path(
     ensemble: FiniteEnsemble, posterior: Array, *, start: Array, mu: Array, alpha: float, epsilon: float, steps: int
 ) -> list[ImprovementStep]:
     """pi_0 .. pi_steps of Theorem 3; the first entry is the start itself."""
-    path = [_record(ensemble, posterior, start, mu=mu, alpha=alpha, lam=0.0, divergence=0.0)]
+    path = [_record(ensemble, posterior, policy=start, mu=mu, alpha=alpha, lam=0.0, divergence=0.0)]
     for _ in range(steps):
         path.append(constrained_step(ensemble, posterior, path[-1].policy, mu, alpha, epsilon))
     return path
 
 
 def _record(
-    ensemble: FiniteEnsemble, posterior: Array, policy: Array, *, mu: Array, alpha: float, lam: float, divergence: float
+    ensemble: FiniteEnsemble, posterior: Array, *, policy: Array, mu: Array, alpha: float, lam: float, divergence: float
 ) -> ImprovementStep:
     return ImprovementStep(
         policy=policy,

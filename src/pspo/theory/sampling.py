@@ -36,8 +36,8 @@ def sampled_target(
 def robbins_monro(
     rng: np.random.Generator,
     ensemble: FiniteEnsemble,
-    posterior: Array,
     *,
+    posterior: Array,
     value_rule: ValueRule,
     start: Array,
     steps: int,
