@@ -86,7 +86,7 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"'part-2.parquet' lacks 'u', which 'part-0.parquet' has"):
         load_dataset(path, columns=COLUMNS)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="no table is in the folder"):
+    with pytest.raises(UserError, match="is a folder, and no table is in it"):
         load_dataset(tmp_path / "empty")
     with pytest.raises(UserError, match="no file fits"):
         load_dataset(str(tmp_path / "*.parquet"))

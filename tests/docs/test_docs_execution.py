@@ -52,7 +52,21 @@ def _other_names() -> dict[str, Any]:
     return {"pspo": pspo, "frame": log.rename(columns=names).assign(u1=log["action_sell"], u2=log["action_sell"] / 2)}
 
 
-SET_UP: dict[str, Callable[[], dict[str, Any]]] = {"docs/choosing.md": _logs, "docs/data.md": _other_names}
+def _trading() -> dict[str, Any]:
+    """runs/trade of discrete.md: a policy with labels."""
+    rng = np.random.default_rng(0)
+    table = {"episode": np.repeat(np.arange(40), 5), "obs_stock": rng.integers(0, 4, 200)}
+    table |= {"obs_price": rng.normal(size=200), "action": rng.choice(["hold", "buy", "sell"], 200)}
+    table |= {"reward": rng.normal(size=200), "terminal": np.tile([0, 0, 0, 0, 1], 40)}
+    pspo.train(pd.DataFrame(table), "bc", "smoke", settings={"steps": 20}, out="runs/trade")
+    return {"pspo": pspo}
+
+
+SET_UP: dict[str, Callable[[], dict[str, Any]]] = {
+    "docs/choosing.md": _logs,
+    "docs/data.md": _other_names,
+    "docs/discrete.md": _trading,
+}
 
 
 @pytest.mark.slow

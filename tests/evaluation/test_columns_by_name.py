@@ -74,7 +74,7 @@ def test_an_old_run_reads_its_own_data_in_its_own_order(folder: Path, capsys) ->
     own = estimates(folder / "old", None, capsys)
     assert estimates(folder / "old", folder / "log.csv", capsys) == own
     run = open_run(folder / "old")
-    data = dataset_of_run(run, run.read("config"), None, silent)
+    data = dataset_of_run(run, None, silent)
     assert data.obs_names == tuple(sorted(OBS))
     np.testing.assert_array_equal(data.obs[:, 1], frame(0)["obs_price"][: data.size])
 
@@ -90,7 +90,7 @@ def test_a_stopped_run_resumes_with_its_own_order(folder: Path, tmp_path: Path) 
 
 def test_rows_of_permuted_data_are_read_by_name(folder: Path) -> None:
     run = open_run(folder / "run")
-    other = dataset_of_run(run, run.read("config"), folder / "permuted.csv", silent)
+    other = dataset_of_run(run, folder / "permuted.csv", silent)
     later = pspo.load_dataset(folder / "later.csv")
     assert (other.obs_names, other.hash) == (later.obs_names, later.hash)
 
@@ -122,18 +122,18 @@ def test_the_run_of_version_01_takes_a_table_in_another_order(tmp_path: Path) ->
     table |= {"reward": data.reward, "terminal": data.terminal, "timeout": data.timeout}
     pd.DataFrame(table).to_csv(tmp_path / "log.csv", index=False)
     run = open_run(OLD)
-    read = dataset_of_run(run, run.read("config"), tmp_path / "log.csv", silent)
+    read = dataset_of_run(run, tmp_path / "log.csv", silent)
     assert read.hash == data.hash
     other = {name.replace("price", "cost"): values for name, values in table.items()}
     with pytest.raises(UserError, match="lacks 'price' and has the unknown 'obs_cost'"):
-        dataset_of_run(run, run.read("config"), pd.DataFrame(other), silent)
+        dataset_of_run(run, pd.DataFrame(other), silent)
 
 
 @pytest.mark.parametrize("run", ["run", "old"])
 def test_the_trained_policy_is_served_by_name(folder: Path, run: str, tmp_path: Path, capsys) -> None:
     """A frame in any order gives the actions of the arrays that the run was trained on, from NumPy and from ONNX."""
     opened = open_run(folder / run)
-    data = dataset_of_run(opened, opened.read("config"), None, silent)
+    data = dataset_of_run(opened, None, silent)
     assert main(["export", str(folder / run), str(tmp_path / "policy.onnx")]) == 0
     contract = json.loads((tmp_path / "policy.json").read_text())
     assert [column["name"] for column in contract["input"]["columns"]] == [*data.obs_names]

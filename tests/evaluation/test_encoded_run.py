@@ -18,7 +18,7 @@ from pspo.data import fit_normaliser, load_dataset
 from pspo.evaluation.inspect.coverage import coverage_of
 from pspo.evaluation.inspect.raw_units import raw_coverage
 from pspo.evaluation.inspect.state_query import make_query
-from pspo.evaluation.run_inputs import dataset_of_run, read_config
+from pspo.evaluation.run_inputs import dataset_of_run
 from pspo.policies.onnx.runtime import OnnxPolicy
 from pspo.runs.directory import open_run
 
@@ -91,8 +91,8 @@ def test_the_contract_says_it(folder: Path) -> None:
 
 def test_other_data_are_encoded_as_those_of_the_run(folder: Path) -> None:
     run = open_run(folder / "run")
-    own = dataset_of_run(run, read_config(run), None, silent)
-    later = dataset_of_run(run, read_config(run), folder / "later.csv", silent)
+    own = dataset_of_run(run, None, silent)
+    later = dataset_of_run(run, folder / "later.csv", silent)
     assert later.encoder == own.encoder
     assert own.encoder is not None
     raw = frame(1)[: later.size]

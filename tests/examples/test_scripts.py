@@ -133,7 +133,7 @@ def test_own_csv_checks_trains_and_estimates(capsys) -> None:
     left = run_script("own_csv", "--preset", "smoke")
     out = " ".join(capsys.readouterr().out.split())
     assert "1,200 rows in tank.csv - action bounds were not given and are 0 and 1" in out
-    assert "Mean return (sum of rewards) on tank; the dataset's own episodes return" in out
+    assert "Mean sum of rewards until the episode ends, on tank" in out
     for method in ("posterior models", "fitted Q"):
         assert re.search(rf"{method} │ -?[\d.]+ │ -?[\d.]+ to -?[\d.]+", out), method
     printed = re.search(r"the policy returns (-?[\d.]+), the dataset (-?[\d.]+)\.", out)

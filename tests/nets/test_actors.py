@@ -16,7 +16,7 @@ from pspo.data.normalise import Normaliser
 from pspo.nets.actors import NETWORKS, ClippedGaussian, Deterministic, LinearGaussian, Perturbed, TanhGaussian, act
 from pspo.nets.mlp import MLP
 from pspo.nets.policies import MixturePolicy
-from pspo.policies.heads import KINDS
+from pspo.policies import heads
 from pspo.policies.policy import Policy, from_network, to_network
 from tests.algorithms.baseline_cases import made_mlp as random_mlp
 from tests.algorithms.baseline_cases import net_by_hand
@@ -229,6 +229,7 @@ def made_network(kind: str) -> Any:
 
 
 NOISY = ("mixture", "tanh-gaussian", "clipped-gaussian", "linear-gaussian", "perturbed")
+KINDS = (*NOISY, "deterministic")
 RAW = np.random.default_rng(2).normal(size=(6, OBS)).astype(np.float32)
 DRAWS = 4000
 
@@ -250,10 +251,9 @@ def acted(kind: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_the_cases_are_all_kinds() -> None:
-    assert set(KINDS) == set(NETWORKS) == {*NOISY, "deterministic"}
-    for kind, network in NETWORKS.items():
-        assert network.kind == kind
-        assert type(made_network(kind)) is network
+    assert set(heads.KINDS) == set(NETWORKS) == {*KINDS, "categorical"}  # tests/discrete has the categorical one
+    assert all(network.kind == kind for kind, network in NETWORKS.items())
+    assert all(type(made_network(kind)) is NETWORKS[kind] for kind in KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)

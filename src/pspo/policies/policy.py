@@ -145,8 +145,9 @@ class Policy:
         write_arrays(path, arrays, form | self.metadata)
 
     @classmethod
-    def load(cls, path: Path) -> Policy:
+    def load(cls, path: str | Path) -> Policy:
         """Read such a file; a damaged one, or one of another version, is refused."""
+        path = Path(path)
         try:
             arrays, metadata = read_arrays(path)
             if metadata.pop("format", None) != FORMAT:

@@ -78,7 +78,10 @@ def read_members(file: IO[bytes], wanted: Callable[[str], bool]) -> tuple[dict[s
         with zipfile.ZipFile(file) as archive:
             entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
             require_room(sum(entry.file_size for name, entry in entries.items() if wanted(name)), stored)
-            require_memory(bytes_in_memory({name: _count(archive, entries[name]) for name in filter(wanted, entries)}))
+            counts = {}
+            for member in filter(wanted, entries):
+                counts[member] = _count(archive, entries[member])
+            require_memory(bytes_in_memory(counts))
             arrays = {}
             for member in filter(wanted, entries):
                 arrays[member] = _array(archive, entries[member])

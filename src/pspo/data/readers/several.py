@@ -38,7 +38,7 @@ def files_in(folder: Path) -> list[Path]:
     ]
     if not files:
         raise UserError(
-            f"no table is in the folder '{folder}': give a folder with {', '.join(TABLE_READERS)} files, or a file."
+            f"'{folder}' is a folder, and no table is in it: give a folder with {', '.join(TABLE_READERS)} files, or a file."
         )
     return sorted(files, key=lambda path: natural_key(str(path)))
 
