@@ -87,6 +87,41 @@ def test_prediction_goes_by_name_whatever_holds_the_columns(fitted: OfflinePolic
     np.testing.assert_allclose(fitted.predict({"obs_flow": obs[0, 1], "obs_level": obs[0, 0]}), expected[0], atol=1e-6)
 
 
+def test_a_dataset_goes_by_name_and_needs_the_same_encoder(fitted: OfflinePolicyLearner) -> None:
+    frame = log_frame()
+    expected = fitted.predict(frame)
+    swapped = pspo.load_dataset(frame, {"obs": ["obs_flow", "obs_level"]})
+    assert swapped.obs_names == ("obs_flow", "obs_level")
+    np.testing.assert_allclose(fitted.predict(swapped), expected, atol=1e-6)
+    narrow = pspo.load_dataset(frame, {"obs": ["obs_flow"]})
+    with pytest.raises(UserError, match="lacks 'obs_level'"):
+        fitted.predict(narrow)
+    texts = pspo.load_dataset(frame.assign(obs_flow=np.where(frame["obs_flow"] > 0, "up", "down")))
+    with pytest.raises(UserError, match="encoded otherwise"):
+        fitted.predict(texts)
+
+
+def test_discrete_actions_are_labels_whatever_holds_the_observations(tmp_path: Path) -> None:
+    frame = log_frame()
+    frame["action_valve"] = np.where(frame["obs_level"] > 0, "open", np.where(frame["obs_flow"] > 0, "ajar", "shut"))
+    frame["obs_zone"] = np.where(np.arange(ROWS) % 2, "north", "south")  # has an encoder
+    settings = {"steps": 500, "chunk": 250}
+    learner = OfflinePolicyLearner("bc", preset="smoke", out=tmp_path / "run", settings=settings).fit(frame)
+    labels = learner.predict(frame)
+    assert labels.shape == (ROWS,)
+    assert (labels == frame["action_valve"]).mean() > 0.7
+    for data in (pspo.load_dataset(frame), frame[["obs_zone", "obs_flow", "obs_level"]].to_dict("list")):
+        assert learner.predict(data).tolist() == labels.tolist()
+
+
+def test_the_hold_out_is_kept_apart(tmp_path: Path) -> None:
+    learner = OfflinePolicyLearner("bc", preset="smoke", out=tmp_path / "run", holdout=0.25, holdout_by="time")
+    learner.fit(log_frame())
+    assert learner.run_.holdout is not None
+    assert learner.run_.holdout.as_dict() == {"fraction": 0.25, "by": "time"}
+    assert learner.get_params()["holdout_by"] == "time"
+
+
 def test_a_missing_column_and_a_learner_without_policy_are_refused(fitted: OfflinePolicyLearner) -> None:
     with pytest.raises(UserError, match="lacks 'obs_flow'"):
         fitted.predict(log_frame().drop(columns="obs_flow"))

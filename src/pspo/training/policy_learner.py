@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pspo.core.errors import UserError, unknown_name
+from pspo.data.column_order import in_order_of
 from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
+from pspo.data.encode_arrays import require_same
 from pspo.policies.policy import Policy
 from pspo.runs.directory import Run
 from pspo.training.monitor import SILENT, Monitor
@@ -27,6 +30,7 @@ class OfflinePolicyLearner:
     """Learns a policy from logged data: `learner.fit(frame).predict(frame)` gives an action for every row.
 
     `algo`, `preset`, `caution` and the following are parameters of `pspo.train`; with `verbose`, messages are printed.
+    With `holdout=0.2` a fifth of the data is kept apart, as `pspo.train` does, for `pspo.estimate_return`.
     After `fit`, `policy_` is the policy, `run_` the run directory with metrics and report, and `feature_names_in_` and
     `n_features_in_` are the columns of an observation. Bad input raises `UserError`.
     """
@@ -47,6 +51,8 @@ class OfflinePolicyLearner:
         columns: Columns | Mapping[str, Any] | None = None,
         task: str | None = None,
         out: str | Path | None = None,
+        holdout: float | None = None,
+        holdout_by: str | None = None,
         verbose: bool = False,
     ) -> None:
         self.algo = algo
@@ -57,6 +63,8 @@ class OfflinePolicyLearner:
         self.columns = columns
         self.task = task
         self.out = out
+        self.holdout = holdout
+        self.holdout_by = holdout_by
         self.verbose = verbose
 
     @classmethod
@@ -107,16 +115,23 @@ class OfflinePolicyLearner:
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The policy's action for one observation, or for every row: (rows, action columns).
+        """The policy's action for one observation, or for every row: (rows, action columns), or labels.
 
         Tables and dictionaries go by the names of columns: others, such as rewards, are ignored, and a missing one is
-        refused. Arrays have the columns in the order of training.
+        refused. Arrays have the columns in the order of training. Discrete actions are labels, one for every row.
         """
         if not hasattr(self, "policy_"):
             raise UserError("this learner has no policy yet: call fit first.")
         if isinstance(X, Dataset):
-            return self.policy_.act_encoded(X.obs)
+            return _actions_on(X, self.policy_)
         return self.policy_(_observations(X, self.policy_.observation_names))
+
+
+def _actions_on(dataset: Dataset, policy: Policy) -> np.ndarray:
+    """For every row of a dataset, whose observations are encoded already; its columns go by name, like a table's."""
+    require_same(dataset.encoder, policy.encoder, dataset.name)
+    obs = in_order_of(dataset, policy.observation_names, (), dataset.action_labels).obs
+    return replace(policy, encoder=None, observation_names=())(obs)
 
 
 def _training_data(X: Any, y: Any, arrays: dict[str, Any]) -> Any:
