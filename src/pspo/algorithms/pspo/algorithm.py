@@ -104,12 +104,12 @@ def optimiser(config: Config) -> optax.GradientTransformation:
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     """The policy starts as a copy of mu, so that the first rollouts stay close to the dataset."""
-    key, critic_key, value_key, start_key = jax.random.split(key, 4)
+    key, critic_key, value_key, start_key, fit_key = jax.random.split(key, 5)
     mu = setup.arrays.reference
     inputs, hidden, ln = setup.norm.features, [config.width] * config.depth, config.layer_norm
     critic = mlp_stack(critic_key, config.critics, [inputs + mu.action_dim, *hidden, 1], last_scale=0.1, layer_norm=ln)
     value = mlp(value_key, [inputs, *hidden, 1], last_scale=0.1, layer_norm=ln)
-    critic, value = fit_to_returns(config, setup.norm, data, critic, value, key)
+    critic, value = fit_to_returns(config, setup.norm, data, critic, value, fit_key)
     params = Params(mu, critic, value)
     count = config.synthetic_batch
     start = sample_transitions(data, start_key, count).obs
@@ -153,8 +153,8 @@ def update(
     config: Config, setup: Setup, context: Context, state: State, batch: Batch, key: Array
 ) -> tuple[State, dict[str, Array]]:
     """One iteration of Algorithm 1."""
-    *rollout_keys, k_actions = jax.random.split(key, 4)
-    keys = RolloutKeys(*rollout_keys, visited=jax.random.fold_in(key, 1))
+    k_action, k_backup, k_member, k_improve, k_visited = jax.random.split(key, 5)
+    keys = RolloutKeys(k_action, k_backup, k_member, k_visited)
     norm, params, real = setup.norm, state.params, batch.real
 
     # Posterior over the active models along the rollouts (Eqs. 3 and 4), and the backups it gives.
@@ -169,7 +169,7 @@ def update(
     if isinstance(params.policy, CategoricalPolicy):
         improved = by_sums(config, nets, state.target_critic, features, multiplier)
     else:
-        improved = improvement(config, nets, state.target_critic, features, multiplier, k_actions)
+        improved = improvement(config, nets, state.target_critic, features, multiplier, k_improve)
 
     # Policy evaluation (Eq. 8).
     def loss(nets: tuple[MLP, MLP]) -> tuple[Array, tuple[Array, Array]]:
