@@ -201,3 +201,16 @@ def test_the_work_grows_with_the_number_of_columns_not_its_square(given, monkeyp
     monkeypatch.setattr(CountedName, "compared", 0)
     assert len(choose(list(names), Columns(**given))["obs"]) == 1000
     assert CountedName.compared < 30 * len(names)
+
+
+# The episode and the state
+
+
+def test_a_column_can_be_part_of_the_state_and_of_the_episode_if_both_name_it() -> None:
+    """A site is a category of the state and, with the day, identifies the episode."""
+    names = ["site", "price", "u", "r", "day"]
+    result = choose(names, Columns("site,price", "u", "r", episode="site,day"))
+    assert (result["obs"], result["episode"]) == (["site", "price"], ["site", "day"])
+    rest = choose(names, Columns("*", "u", "r", episode="site,day"))  # a pattern does not take it twice
+    assert (rest["obs"], rest["episode"]) == (["price"], ["site", "day"])
+    assert "asked for as action and as episode" in refusal(names, obs="price", action="u", reward="r", episode="u,day")

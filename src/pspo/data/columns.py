@@ -223,7 +223,8 @@ def detect(role: str, names: list[str]) -> list[str]:
 def _owners(names: Collection[str], claims: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """The role whose pattern fits a column most closely: `--obs '*'` leaves to other roles the columns they name.
 
-    The time takes a column only from a mere *: it may also be part of the state.
+    The time takes a column only from a mere *: it may also be part of the state. So may columns of the episode, such as
+    the site of a machine, if both roles name them.
     """
     closest: dict[str, tuple[float, str]] = {}
     times = {name for pattern in claims.get("time", ()) for name in _fitting(pattern, names)}
@@ -232,6 +233,8 @@ def _owners(names: Collection[str], claims: Mapping[str, tuple[str, ...]]) -> di
             closeness = float("inf") if pattern in names else sum(letter not in "*?" for letter in pattern)
             for name in _fitting(pattern, names):
                 if closeness == 0 and name in times:
+                    continue
+                if role == "episode" and name in claims.get("obs", ()):
                     continue
                 best, other = closest.get(name, (-1, role))
                 if closeness == best and other != role:
@@ -252,7 +255,8 @@ def _fitting(pattern: str, names: Collection[str]) -> list[str]:
 def _matches(role: str, patterns: tuple[str, ...], names: Collection[str], owner: Mapping[str, str]) -> list[str]:
     matching: dict[str, None] = {}
     for pattern in patterns:
-        members = [name for name in _fitting(pattern, names) if role == "time" or owner.get(name) == role]
+        shared = role == "time" or (role == "episode" and pattern in names)
+        members = [name for name in _fitting(pattern, names) if shared or owner.get(name) == role]
         if not members:
             raise UserError(f"no column fits '{pattern}' ({role}) among {listed(names)}: correct the pattern.")
         matching |= dict.fromkeys(members)
