@@ -13,6 +13,7 @@ import pytest
 from pspo.cli.main import main
 from pspo.core.errors import UserError
 from pspo.data import load_dataset
+from pspo.data.load import describe_source
 from tests.data.test_time_order import COLUMNS, log, taken
 
 MAP = """
@@ -102,3 +103,58 @@ def test_describe_writes_a_map_that_reads_the_data(tmp_path: Path, capsys: pytes
     assert dataset.propensity is not None
     assert main(["data", "describe", "liquidation"]) == 2
     assert "has no columns to name" in capsys.readouterr().err
+
+
+def described(table: dict[str, object], tmp_path: Path, **columns: str) -> dict[str, object]:
+    """The entries that `describe` writes; the data can be read with them."""
+    pyarrow.csv.write_csv(pa.table(table), tmp_path / "log.csv")
+    text = describe_source(tmp_path / "log.csv", columns)
+    (tmp_path / "log.toml").write_text(text)
+    load_dataset(tmp_path / "log.csv")
+    return tomllib.loads(text)["columns"]
+
+
+def test_describe_takes_patterns(tmp_path: Path) -> None:
+    table = log() | {"x2": np.arange(48) / 7}
+    roles = {"obs": ["x", "x2"], "action": ["u"], "reward": "r", "episode": ["id"], "time": "t"}
+    assert described(table, tmp_path, obs="x*", action="u", reward="r") == roles
+    assert described(table, tmp_path, obs="x2,x", action="u", reward="r") == roles | {"obs": ["x2", "x"]}
+    assert described(table, tmp_path, obs="*", action="u", reward="r", ignore="x2") == roles | {
+        "obs": ["x"],
+        "ignore": "x2",
+    }
+    with pytest.raises(UserError, match=r"no column fits 'y\*' \(obs\)"):
+        describe_source(tmp_path / "log.csv", {"obs": "y*"})
+
+
+def test_describe_proposes_categories_cycles_labels_and_propensities(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    hours = (np.datetime64("2024-01-01T00:00:00") + np.arange(480) * np.timedelta64(1, "h")).astype("datetime64[s]")
+    table = {
+        "day": np.repeat(np.arange(20), 24),
+        "clock": hours,
+        "zone": random.choice(["north", "south"], 480),
+        "machine_type": random.integers(0, 4, 480),
+        "load": random.normal(size=480),
+        "count": random.integers(0, 4, 480),
+        "move": random.integers(0, 3, 480),
+        "reward": random.normal(size=480),
+        "density": random.uniform(0.1, 0.9, 480),
+        "rain_prob": np.zeros(480),
+    }
+    roles = {"action": "move", "episode": "day", "time": "clock"}
+    found = described(table, tmp_path, **roles, obs="clock,zone,machine_type,load,count")
+    assert found["categorical"] == ["zone", "machine_type"]
+    assert found["cyclic"] == ["hour_of_day", "day_of_week"]
+    assert found["discrete"] is True
+    assert found["propensity"] == "density"
+    dataset = load_dataset(tmp_path / "log.csv")
+    assert dataset.discrete
+    assert dataset.propensity is not None
+    assert {"machine_type=3", "zone=north", "clock day_of_week cos"} <= set(dataset.obs_names)
+    daily = table | {"clock": hours.astype("datetime64[D]"), "move": random.normal(size=480)}
+    daily["clock"] = hours[::24].astype("datetime64[D]")[np.arange(480) % 20]
+    daily["day"] = np.arange(480) // 20
+    found = described(daily, tmp_path, **roles, obs="clock,load")
+    assert found["cyclic"] == ["day_of_week"]
+    assert not {"categorical", "discrete"} & set(found)

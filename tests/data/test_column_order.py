@@ -103,7 +103,7 @@ HASH = "d6088c20c5634c771b9bcd5d"
 
 def test_columns_that_are_not_numbers_are_listed() -> None:
     with pytest.raises(UserError, match="arrays 'obs_time', 'obs_inventory'"):
-        load_dataset(columns() | {"obs_inventory": np.array(["many"] * 60)}, columns={"obs": "obs_time,obs_inventory"})
+        load_dataset(columns() | {"obs_inventory": np.zeros((60, 2, 2))}, columns={"obs": "obs_time,obs_inventory"})
 
 
 # Into the order of a run

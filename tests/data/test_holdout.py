@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pspo.cli.main import main
 from pspo.core.errors import UserError
-from pspo.data import Dataset, check_source, save_dataset
-from pspo.data.holdout import Holdout
+from pspo.data import Dataset, check_source, load_dataset, save_dataset
+from pspo.data.holdout import Holdout, hold_out
 from tests.data.made_up_data import clean_fields, datasets
 
 
@@ -69,7 +72,9 @@ def test_check_compares_the_parts(tmp_path: Path, capsys: pytest.CaptureFixture[
     fields = clean_fields(600)
     path = save_dataset(Dataset(**fields), tmp_path / "log.npz")
     assert main(["check", str(path), "--holdout", "0.2"]) == 0
-    assert "held" not in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "warning: held out: 120 of 600 transitions, which are 20 of 100 episodes at random."
+    assert len(said) == 2
     fields["obs"][:, 1] = np.arange(600)
     path = save_dataset(Dataset(**fields), tmp_path / "rising.npz")
     _, findings = check_source(path, holdout=0.1, holdout_by="time")
@@ -77,3 +82,118 @@ def test_check_compares_the_parts(tmp_path: Path, capsys: pytest.CaptureFixture[
     _, findings = check_source(path, holdout=0.01)
     assert any("only 1 episodes are held out" in finding.message for finding in findings)
     assert main(["check", str(path), "--holdout", "2"]) == 2
+
+
+# By time, where episodes overlap
+
+
+def stores(count: int = 10, days: int = 100, numbers: bool = False) -> dict[str, np.ndarray]:
+    """Rows of several stores that are open on the same days; the state is the day."""
+    day = np.tile(np.arange(days), count)
+    random = np.random.default_rng(0)
+    return {
+        "store": np.repeat(np.arange(count), days),
+        "date": day if numbers else (np.datetime64("2024-01-01") + day).astype("datetime64[D]"),
+        "x": day.astype(float),
+        "u": random.uniform(-1, 1, count * days),
+        "profit": random.normal(size=count * days),
+    }
+
+
+COLUMNS = {"obs": "x", "action": "u", "reward": "profit", "episode": "store", "time": "date"}
+
+
+@pytest.mark.parametrize("kind", ["memory", "arrays", "csv"])
+def test_episodes_that_overlap_are_cut_at_one_time(kind: str, tmp_path: Path) -> None:
+    table = stores()
+    order = np.random.default_rng(1).permutation(1000)
+    table = {name: column[order] for name, column in table.items()}
+    if kind == "memory":
+        dataset = load_dataset(pa.table(table), columns=COLUMNS)
+    elif kind == "arrays":
+        dataset = load_dataset({**table, "x": table["x"][:, None]}, columns=COLUMNS)
+    else:
+        pyarrow.csv.write_csv(pa.table(table), tmp_path / "log.csv")
+        dataset = load_dataset(tmp_path / "log.csv", columns=COLUMNS)
+    training, held_out, way = hold_out(dataset, 0.2)
+    assert held_out is not None
+    assert way is not None
+    assert (training.size, held_out.size) == (790, 200)  # nothing follows the last day of a store
+    assert training.obs.max() == 78
+    assert held_out.obs.min() == 79
+    assert len(training.episode_starts) == len(held_out.episode_starts) == 10
+    cut = training.obs[:, 0] == 78
+    assert training.timeout[cut].all()
+    assert not training.terminal.any()
+    assert (training.next_obs[cut] == 79).all()  # values bootstrap from there
+    again = Holdout(**json.loads(json.dumps(way.as_dict()))).split(dataset)
+    assert [part.hash for part in again] == [training.hash, held_out.hash]
+    said = "held out: the latest 200 of 990 transitions (from 'date' 2024-03-20 on); 10 episodes are cut there."
+    assert way.describe(dataset) == said
+
+
+def test_a_terminal_stays_one_where_episodes_are_cut() -> None:
+    table = stores(2, 10) | {"over": np.arange(20) % 10 == 6}
+    dataset = load_dataset(pa.table(table), columns=COLUMNS | {"terminal": "over"})
+    training, held_out, way = hold_out(dataset, 0.2)
+    assert held_out is not None
+    assert way is not None
+    assert (training.obs.max(), held_out.obs.min()) == (6, 7)
+    assert training.terminal.sum() == 2
+    assert not (training.terminal & training.timeout).any()
+    assert "cut there" not in way.describe(dataset)
+
+
+def test_numbers_that_begin_again_in_every_episode_need_an_answer() -> None:
+    """They may be days that all stores share, or steps since the start: then cutting would hide all late steps."""
+    dataset = load_dataset(pa.table(stores(numbers=True)), columns=COLUMNS)
+    with pytest.raises(UserError, match="'date' begins at 0 in 10 of 10 episodes.*--holdout-by time.*--holdout-by epi"):
+        hold_out(dataset, 0.2)
+    _, held_out, way = hold_out(dataset, 0.2, "time")
+    assert held_out is not None
+    assert held_out.obs.min() == 79
+    assert way == Holdout(0.2, "time", 79)
+    assert hold_out(dataset, 0.2, "episode")[2] == Holdout(0.2, "episode")
+
+
+def test_episodes_that_follow_each_other_stay_whole() -> None:
+    table = stores()
+    table["date"] = (np.datetime64("2024-01-01") + np.arange(1000)).astype("datetime64[D]")
+    dataset = load_dataset(pa.table(table), columns=COLUMNS)
+    _, held_out, way = hold_out(dataset, 0.2)
+    assert way == Holdout(0.2, "time")
+    assert held_out is not None
+    assert held_out.episode_lengths().tolist() == [99, 99]
+    assert way.describe(dataset) == "held out: the latest 198 of 990 transitions (from 'date' 2026-03-11 on)."
+
+
+def test_a_run_of_an_earlier_version_finds_its_split() -> None:
+    """It held out whole episodes, also where they overlap."""
+    dataset = load_dataset(pa.table(stores()), columns=COLUMNS)
+    _, held_out = Holdout(fraction=0.2, by="time").split(dataset)
+    assert held_out.episode_lengths().tolist() == [99, 99]
+
+
+def test_a_time_that_the_data_lack_is_named() -> None:
+    without = {role: name for role, name in COLUMNS.items() if role != "time"}
+    with pytest.raises(UserError, match="without the column of the time"):
+        Holdout(0.2, "time", "2024-03-20").split(load_dataset(pa.table(stores()), columns=without))
+
+
+def test_a_held_out_row_is_said_to_be_one() -> None:
+    dataset = load_dataset(pa.table(stores()), columns=COLUMNS)
+    training, held_out, _ = hold_out(dataset, 0.2)
+    assert held_out is not None
+    for row in (80, 998):  # of the first store, and after the last row of the training part
+        with pytest.raises(UserError, match=f"row {row} of 'dataset' is in the hold-out"):
+            training.index_of_row(row)
+        assert held_out.row_name(held_out.index_of_row(row)) == f"row {row}"
+    with pytest.raises(UserError, match="row 99 of 'dataset' was left out when it was read"):
+        training.index_of_row(99)
+
+
+def test_check_and_train_say_what_is_held_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pyarrow.csv.write_csv(pa.table(stores()), tmp_path / "log.csv")
+    roles = [word for role, name in COLUMNS.items() for word in (f"--{role}", name)]
+    assert main(["check", str(tmp_path / "log.csv"), *roles, "--holdout", "0.2"]) == 0
+    assert "held out: the latest 200 of 990 transitions (from 'date' 2024-03-20 on); 10" in capsys.readouterr().out

@@ -16,6 +16,7 @@ import pytest
 
 from pspo.core.errors import UserError
 from pspo.data import check_source, load_dataset
+from pspo.data.load import describe_source
 from tests.data.test_time_order import COLUMNS, log, taken
 
 WRITERS: dict[str, Callable[[pa.Table, str], Any]] = {
@@ -102,3 +103,37 @@ def test_types_may_differ_between_files(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pa.table(taken(log(), slice(0, 24))), path / "part-0.parquet")
     pyarrow.parquet.write_table(pa.table(taken(table, slice(24, 48))), path / "part-1.parquet")
     assert load_dataset(path, columns=COLUMNS).hash == expected()
+
+
+def test_a_column_that_only_later_files_have_is_named(tmp_path: Path) -> None:
+    path = folder(tmp_path, parts=3)
+    for number in (1, 2):
+        table = pyarrow.parquet.read_table(path / f"part-{number}.parquet")
+        more = table.append_column("weather", pa.array(np.zeros(16))).append_column("comment", pa.array(["-"] * 16))
+        pyarrow.parquet.write_table(more, path / f"part-{number}.parquet")
+    dataset = load_dataset(path, columns=COLUMNS)
+    assert dataset.hash == expected()
+    note = (
+        "columns that 'part-0.parquet' does not have are not used: 'weather', 'comment' ('weather' is in 'part-1.parqu"
+    )
+    assert any(note in text for text in dataset.notes)
+    for obs in ("x,weather", "*"):
+        with pytest.raises(UserError, match=r"'part-0.parquet' lacks 'weather'.*, which 'part-1.parquet' has"):
+            load_dataset(path, columns=COLUMNS | {"obs": obs})
+    frames = [pa.table(taken(log(), slice(0, 24))).drop_columns(["r"]), pa.table(taken(log(), slice(24, 48)))]
+    with pytest.raises(UserError, match="'frame 0' lacks 'r', which 'frame 1' has"):
+        load_dataset(frames, columns=COLUMNS)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
+def test_folders_above_the_given_one_are_no_partitions(tmp_path: Path, kind: str) -> None:
+    path = folder(tmp_path / "exp=3", kind, partitioned=True)
+    sources = (path, f"{path}/*/*/*.{kind}", sorted(path.rglob(f"*.{kind}")), [path / "unit=a", path / "unit=b"])
+    for source in sources:
+        with pytest.raises(UserError, match="no column fits 'exp'"):
+            load_dataset(source, columns=COLUMNS | {"obs": "x,exp"})
+        assert load_dataset(source, columns=COLUMNS | {"obs": "x,month"}).obs_names == ("x", "month")
+    assert "exp" not in describe_source(path)
+    assert "unit" in describe_source(path)
+    (single,) = (path / "unit=a" / "month=0").iterdir()
+    assert load_dataset([single], columns=COLUMNS).size == 3

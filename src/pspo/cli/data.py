@@ -30,6 +30,7 @@ ROLES = {
     "ignore": "columns to leave out",
     "action_low": "smallest action: a number, or one per column",
     "action_high": "largest action",
+    "sql": "read the rows of a query (DuckDB) over the tables, which are its view `data`: 'select * from data limit 9'",
 }
 
 
@@ -50,7 +51,7 @@ def add_holdout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--holdout-by",
         choices=("time", "episode"),
-        help="the latest episodes, or random ones (default: time with --time, else episode)",
+        help="the latest rows, or random episodes (default: time with --time, else episode)",
     )
 
 
@@ -66,7 +67,9 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
     allow_negative_lists(parser)  # --action-low -1,-2
     group = parser.add_argument_group("columns of your own file, where their names are not recognised")
     for role, text in ROLES.items():
-        metavar = {"action_low": "NUMBER", "action_high": "NUMBER", "cyclic": "CYCLE"}.get(role, "COLUMN")
+        metavar = {"action_low": "NUMBER", "action_high": "NUMBER", "cyclic": "CYCLE", "sql": "QUERY"}.get(
+            role, "COLUMN"
+        )
         group.add_argument(option_name(role), metavar=metavar, dest=f"column_{role}", help=text)
     kind = group.add_mutually_exclusive_group()
     kind.add_argument("--discrete", action="store_const", const="yes", help="actions are labels (default: see check)")

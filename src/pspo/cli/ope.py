@@ -28,8 +28,12 @@ def add_ope_and_select(commands: Any) -> None:
 
     help = "Rank the policies of several runs by their estimated return, without a simulator."
     select = common.add_command(commands, "select", _select, help)
-    select.add_argument("runs", nargs="+", metavar="RUN", help="directories of finished runs on the same data")
-    select.add_argument("--data", metavar="FILE", help="estimate from this dataset instead of the runs' own")
+    select.add_argument("runs", nargs="+", metavar="RUN", help="directories of finished runs")
+    select.add_argument(
+        "--data",
+        metavar="FILE",
+        help="estimate from this dataset instead of the runs' own, which then may differ (their hold-outs, if any)",
+    )
     select.add_argument("--by", default="models", metavar="METHOD", help=f"{NAMES} (default: %(default)s)")
     select.add_argument("--cautious", action="store_true", help="rank by the lower ends of the intervals")
     _add_common(select)
@@ -88,7 +92,7 @@ def _select(arguments: argparse.Namespace) -> None:
     from pspo.evaluation.ope.selection import estimate_runs, rank
     from pspo.evaluation.run_inputs import finite
 
-    runs = estimate_runs(arguments.runs, estimate)
+    runs = estimate_runs(arguments.runs, estimate, on_own_data=arguments.data is None)
     ranking = rank(runs, ESTIMATORS[arguments.by].title, arguments.cautious)
     if arguments.json:
         content = {"runs": [str(run.run) for run in runs], "estimates": [run.as_dict() for run in runs]}

@@ -12,7 +12,7 @@ from pspo.core.errors import UserError
 from pspo.data.check_labels import broken_masks, rare_labels
 from pspo.data.dataset import Dataset
 from pspo.data.holdout import hold_out
-from pspo.data.load import columns_with_map, load_dataset
+from pspo.data.load import load_dataset
 from pspo.data.outliers import outliers
 from pspo.data.row_keys import row_keys
 from pspo.data.row_order import clocks, looks_shuffled, rows_are_independent
@@ -59,12 +59,14 @@ def check_source(
     """
     try:
         dataset = load_dataset(source, **options)
-        columns, _ = columns_with_map(source, options.get("columns"))
-        by = holdout_by or ("time" if columns and columns.time else "episode")
-        training, held_out, _ = hold_out(dataset, holdout, by)
+        training, held_out, way = hold_out(dataset, holdout, holdout_by)
     except UserError as error:
         return None, [Finding("error", "unreadable", str(error))]
-    return dataset, [*check(dataset), *(_holdout(training, held_out) if held_out else ())]
+    findings = check(dataset)
+    if held_out is not None and way is not None:
+        findings.append(Finding("warning", "holdout", way.describe(dataset)))
+        findings += _holdout(training, held_out)
+    return dataset, findings
 
 
 def _holdout(training: Dataset, held_out: Dataset) -> Iterator[Finding]:
@@ -133,13 +135,14 @@ def _not_finite(dataset: Dataset) -> Iterator[Finding]:
             continue
         row = int(bad.any(axis=1).argmax())
         column = int(bad[row].argmax())
+        what = _reward(dataset) if field == "reward" else field
         where = dataset.row_name(row) + ("" if field == "reward" else f", column {dataset.column_name(field, column)}")
         affected = np.flatnonzero(bad.any(axis=0))
         columns = f" in columns {_listed(dataset, field, affected)}" if len(affected) > 1 else ""
         yield Finding(
             "error",
             "not-finite",
-            f"{field} is {values[row, column]} at {where}, which is NaN, infinite or too large for float32 "
+            f"{what} is {values[row, column]} at {where}, which is NaN, infinite or too large for float32 "
             f"(values affected: {bad.sum()}{columns}): repair or remove these rows.",
             row,
         )
@@ -208,7 +211,7 @@ def _constant_columns(dataset: Dataset) -> Iterator[Finding]:
         constant = np.flatnonzero(values.min(axis=0) == values.max(axis=0))  # false for columns that hold a NaN
         if constant.size:
             columns = _listed(dataset, field, constant)
-            which = "reward" if field == "reward" else f"{field} column {columns}"
+            which = _reward(dataset) if field == "reward" else f"{field} column {columns}"
             message = f"{which} is {values[0, constant[0]]!s} in row 0 and never changes: {remedy}."
             if constant.size > 1:
                 message = f"{field} columns {columns} have in every row the value of row 0: {remedy}."
@@ -350,7 +353,13 @@ def _outliers(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _which(dataset: Dataset, field: str, column: int) -> str:
-    return "reward" if field == "reward" else f"{field} column {dataset.column_name(field, column)}"
+    return _reward(dataset) if field == "reward" else f"{field} column {dataset.column_name(field, column)}"
+
+
+def _reward(dataset: Dataset) -> str:
+    """With the name of its column, unless that says nothing more."""
+    name = dataset.reward_name
+    return "reward" if name.lower() in ("", "reward", "rewards") else f"reward column '{name}'"
 
 
 def _listed(dataset: Dataset, field: str, columns: np.ndarray) -> str:

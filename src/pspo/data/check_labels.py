@@ -24,8 +24,8 @@ def broken_masks(dataset: Dataset) -> Iterator[tuple[str, str, int]]:
         label = dataset.action_labels[dataset.action_codes[row]]
         yield (
             "masked-action",
-            f"the mask forbids the action '{label}' at row {row} (rows affected: {forbidden.sum()}): correct the mask "
-            "or the rows.",
+            f"the mask forbids the action '{label}' at {dataset.row_name(row)} (rows affected: {forbidden.sum()}): "
+            "correct the mask or the rows.",
             row,
         )
     after = ~available(dataset.action_mask, dataset.next_obs, len(dataset.action_labels)).any(axis=1)
@@ -34,7 +34,8 @@ def broken_masks(dataset: Dataset) -> Iterator[tuple[str, str, int]]:
         row = int(after.argmax())
         yield (
             "all-masked",
-            f"the mask leaves no action available after row {row} (rows affected: {after.sum()}): correct the mask.",
+            f"the mask leaves no action available after {dataset.row_name(row)} (rows affected: {after.sum()}): "
+            "correct the mask.",
             row,
         )
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from pspo.core.column_names import positions
 from pspo.core.errors import UserError
-from pspo.data.d4rl_layout import guess_bounds
 from pspo.data.dataset import Dataset
-from pspo.data.discrete import Coded, Label, label_array, shown, with_labels
+from pspo.data.discrete import Coded, Label, with_labels
+from pspo.data.discrete_dataset import as_quantity
 
 
 def in_order_of(
@@ -46,26 +46,13 @@ def _with_labels(dataset: Dataset, labels: Sequence[Label]) -> Dataset:
     if tuple(labels) == dataset.action_labels:
         return dataset
     if not labels:
-        return _as_quantity(dataset)
+        return as_quantity(dataset, "give data of the same kind as the run's, which are quantities")
     values = Coded(dataset.action_codes, dataset.action_labels) if dataset.discrete else dataset.action
     if dataset.action_mask:
         raise UserError(f"'{dataset.name}' has masks for other labels than the run: give data with the same labels.")
     coded = with_labels(values, labels)
     names = dataset.action_names[:1]
     return dataclasses.replace(dataset, action=coded.one_hot(), action_labels=coded.labels, action_names=names)
-
-
-def _as_quantity(dataset: Dataset) -> Dataset:
-    if isinstance(dataset.action_labels[0], str):
-        raise UserError(
-            f"the actions of '{dataset.name}' are labels ({shown(dataset.action_labels)}), and those of the run are "
-            "quantities: give data of the same kind."
-        )
-    action = label_array(dataset.action_labels)[dataset.action_codes][:, None].astype(np.float32)
-    low, high, _ = guess_bounds(action)
-    return dataclasses.replace(
-        dataset, action=action, action_low=low, action_high=high, action_labels=(), action_mask=()
-    )
 
 
 def short_names(role: str, given: Sequence[str], wanted: Sequence[str]) -> list[str]:

@@ -65,6 +65,8 @@ class Columns:
 
     `discrete` says whether actions are labels or quantities; without it, their values decide (`pspo.data.discrete`).
     `mask` says where labels are available: rules such as "sell: stock >= 1", or columns of the observation.
+
+    `sql` is a query whose rows are read instead of the tables themselves, which are its view `data`.
     """
 
     obs: str | tuple[str, ...] = ()
@@ -83,10 +85,11 @@ class Columns:
     action_high: str | float | tuple[Any, ...] = ()
     discrete: bool | str | tuple[str, ...] | None = ()
     mask: str | tuple[str, ...] = ()
+    sql: str | tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            read = _numbers if field.name in BOUNDS else _yes_or_no if field.name == "discrete" else _patterns
+            read = _READ.get(field.name, _patterns)
             object.__setattr__(self, field.name, read(field.name, getattr(self, field.name)))
         for cycle in self.cyclic:
             if cycle not in CYCLES:
@@ -107,6 +110,11 @@ class Columns:
     def roles(self) -> dict[str, tuple[str, ...]]:
         """The roles that have patterns."""
         return {role: patterns for role, patterns in self.given().items() if role in ROLES}
+
+    @property
+    def query(self) -> str | None:
+        """What to ask of the tables; None to read them as they are."""
+        return self.sql[0] if self.sql else None
 
     def choose_columns(self) -> bool:
         """Whether this says anything about columns: bounds apply also where columns are known."""
@@ -162,6 +170,17 @@ def _numbers(name: str, given: Any) -> tuple[str, ...]:
     return tuple(f"{number!r}".removesuffix(".0") for number in numbers)
 
 
+def _query(name: str, given: Any) -> tuple[str, ...]:
+    """One text, commas and all."""
+    texts = (given,) if isinstance(given, str) else tuple(given or ())
+    if len(texts) > 1 or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise UserError(f"{name} is {given!r}: give one query, such as 'select * from data where site = 1'.")
+    return texts
+
+
+_READ = {"action_low": _numbers, "action_high": _numbers, "discrete": _yes_or_no, "sql": _query}
+
+
 def choose(names: list[str], columns: Columns) -> dict[str, list[str]]:
     """The columns of every role, by the given patterns or by usual names; `names` are in the order of the table."""
     names = without_ignored(names, columns)
@@ -171,8 +190,7 @@ def choose(names: list[str], columns: Columns) -> dict[str, list[str]]:
     exact = {p for role, patterns in given.items() for p in patterns if role != "time"} & set(names)
     detected = {role: detect(role, [n for n in names if n not in exact]) for role in ROLES if role not in given}
     claims = given | {role: tuple(members) for role, members in detected.items() if members}
-    owner = _owners(known, claims)
-    chosen = {role: _matches(role, patterns, known, owner) for role, patterns in claims.items()}
+    chosen = matching(known, claims)
     if "obs" in chosen and "next_obs" in chosen:
         both_listed = all(role in given and exact.issuperset(given[role]) for role in ("obs", "next_obs"))
         chosen["next_obs"] = paired(chosen["obs"], chosen["next_obs"], both_listed)
@@ -185,6 +203,13 @@ def choose(names: list[str], columns: Columns) -> dict[str, list[str]]:
     if not set(ENDS) & set(chosen):
         raise UserError(f"no column says where episodes end among {listed(names)}: {HOW}.")
     return chosen
+
+
+def matching(names: Collection[str], claims: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
+    """The columns that the patterns of each role get; `names` are in the order of the table."""
+    known = dict.fromkeys(names)
+    owner = _owners(known, claims)
+    return {role: _matches(role, patterns, known, owner) for role, patterns in claims.items()}
 
 
 def without_ignored(names: list[str], columns: Columns) -> list[str]:
@@ -205,19 +230,17 @@ def fitting(patterns: str | tuple[str, ...], names: list[str], role: str) -> set
 
 def detect(role: str, names: list[str]) -> list[str]:
     """The columns with a usual name of a role; empty if there are none."""
-    matching = []
+    found = []
     if role in ("obs", "action"):
         names = [name for name in names if not _NOT_A_PART.fullmatch(name)]
     for family in FAMILIES.get(role, ()):
         members = [name for name in names if re.fullmatch(family, name, re.IGNORECASE)]
-        if members and matching:
-            raise UserError(
-                f"{listed([matching[0], members[0]])} could both be the {role} among {listed(names)}: {HOW}."
-            )
-        matching = members or matching
-    if role == "terminal" and not matching:
-        matching = [name for name in names if DONE.fullmatch(name)]
-    return matching
+        if members and found:
+            raise UserError(f"{listed([found[0], members[0]])} could both be the {role} among {listed(names)}: {HOW}.")
+        found = members or found
+    if role == "terminal" and not found:
+        found = [name for name in names if DONE.fullmatch(name)]
+    return found
 
 
 def _owners(names: Collection[str], claims: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
@@ -253,14 +276,14 @@ def _fitting(pattern: str, names: Collection[str]) -> list[str]:
 
 
 def _matches(role: str, patterns: tuple[str, ...], names: Collection[str], owner: Mapping[str, str]) -> list[str]:
-    matching: dict[str, None] = {}
+    found: dict[str, None] = {}
     for pattern in patterns:
         shared = role == "time" or (role == "episode" and pattern in names)
         members = [name for name in _fitting(pattern, names) if shared or owner.get(name) == role]
         if not members:
             raise UserError(f"no column fits '{pattern}' ({role}) among {listed(names)}: correct the pattern.")
-        matching |= dict.fromkeys(members)
-    return [*matching]
+        found |= dict.fromkeys(members)
+    return [*found]
 
 
 def natural_key(name: str) -> list[tuple[int, str, int]]:

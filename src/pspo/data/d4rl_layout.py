@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 REQUIRED = ("observations", "actions", "rewards", "terminals")
 OPTIONAL_ARRAYS = ("next_observations", "next_known", "timeouts", "action_low", "action_high", "propensity")
-ORIGIN = ("source_rows", "files")  # where rows were in a table: known to its reader, and never stored
-LABELS = ("name", "task", "notes")
+ORIGIN = ("source_rows", "files", "row_times", "time_name")  # of rows in a table: known to its reader, never stored
+LABELS = ("name", "task", "notes", "reward_name")
 COLUMN_NAMES = ("obs_names", "action_names")
 ENCODER = "encoder"  # of files whose observations are encoded: the encoder as JSON
 MAX_CHARACTERS = 1_000_000  # of all names or notes together: 20,000 columns may have names
@@ -69,7 +69,7 @@ def fields_from_d4rl(
     fields, next_notes = _next_states(arrays, fields)
     notes.extend(next_notes)
 
-    labels = {key: _text(key, arrays[key]) for key in ("name", "task") if arrays.get(key) is not None}
+    labels = {key: _text(key, arrays[key]) for key in ("name", "task", "reward_name") if arrays.get(key) is not None}
     names = {key: _texts(key, arrays[key]) for key in COLUMN_NAMES if key in arrays}
     if coded:
         fields |= {"action_labels": coded.labels, "action_mask": arrays.get("action_mask", ())}

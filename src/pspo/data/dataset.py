@@ -63,6 +63,11 @@ class Dataset:
     # several files, the name and first row of each. For messages only.
     source_rows: np.ndarray | None = None
     files: tuple[tuple[str, int], ...] = ()
+    reward_name: str = ""  # of its column, where it is known: for messages only
+    # (n,) numbers or datetime64: the time of each transition, where its column was named. For hold-outs and messages.
+    row_times: np.ndarray | None = None
+    time_name: str = ""
+    held_out_rows: np.ndarray | None = None  # like `source_rows`: the part that was held out from these data
     action_labels: tuple[Label, ...] = ()  # of discrete actions; none where actions are quantities
     action_mask: tuple[MaskRule, ...] = ()  # where discrete actions are available; without rules always
 
@@ -84,6 +89,8 @@ class Dataset:
         if self.last_reward is not None:
             self._set("last_reward", frozen_floats("last_reward", self.last_reward, axes=1))
             require_same_rows("last_reward", self.last_reward, "obs", self.obs)
+        if self.row_times is not None:
+            require_same_rows("row_times", self.row_times, "obs", self.obs)
         self._freeze_bounds()
         self._set("notes", tuple(self.notes))
         if self.encoder is not None:
@@ -210,6 +217,11 @@ class Dataset:
 
     def index_of_row(self, row: int) -> int:
         """The transition that was read from a row of the file; rows of several files are counted through."""
+        if self.held_out_rows is not None and row in self.held_out_rows:
+            raise UserError(
+                f"row {row} of '{self.name}' is in the hold-out, which was not trained on: name the whole data with "
+                "--data, or take another row."
+            )
         last = self.size - 1 if self.source_rows is None else int(self.source_rows.max())
         if not 0 <= row <= last:
             raise UserError(f"row {row} is out of range: '{self.name}' has rows 0 to {last}.")

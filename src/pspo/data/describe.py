@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from pspo.core.errors import UserError
-from pspo.data.columns import ENDS, ROLES, SINGLE, TIME_NAME, Columns, detect, without_ignored
-from pspo.data.readers.tables import need_pyarrow
+from pspo.data.columns import ENDS, ROLES, SINGLE, Columns
+from pspo.data.guess_columns import guess_options, guess_roles
+from pspo.data.readers.arrow_files import short_reason
+from pspo.data.readers.tables import Table, need_pyarrow
 
 SHOWN_ROWS = 100_000
-PROPENSITY_NAME = re.compile(r".*(propensity|prob(ability)?)s?", re.IGNORECASE)
-EPISODE_NAME = re.compile(r"(.*_)?(id|site|store|unit|session|customer|user|plant|machine)(_id)?", re.IGNORECASE)
-FORMATS = {".csv": "csv", ".parquet": "parquet", ".arrow": "feather", ".feather": "feather"}
+OTHERS = ("categorical", "cyclic", "discrete", "mask", "action_low", "action_high", "ignore", "sql")
 
 
-def describe(files: Sequence[Path], name: str, columns: Columns) -> str:
-    """The text of a column map: roles that the user gives or that names suggest, and all columns as comments."""
-    table, rows = _first_rows(files)
-    chosen = _roles(table, columns)
+class FirstRows(NamedTuple):
+    table: Any  # of Arrow
+    rows: int  # of all
+
+
+def first_rows(source: Any) -> FirstRows:
+    """Of a table that is not yet read, or of an Arrow dataset."""
+    pa = need_pyarrow("describing a table")
+    try:
+        if isinstance(source, Table):
+            batches = islice(source.batches(source.names), -(-SHOWN_ROWS // (1 << 15)))
+            table = pa.Table.from_batches(batches) if source.rows else pa.table({name: [] for name in source.names})
+            return FirstRows(table, source.rows)
+        return FirstRows(source.head(SHOWN_ROWS), source.count_rows())
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UserError(f"the table cannot be described ({short_reason(error)}): check the file.") from None
+
+
+def describe(first: FirstRows, name: str, files: int, columns: Columns) -> str:
+    """The text of a column map: what the user gives or what names and values suggest, and all columns as comments."""
+    table = first.table
+    chosen = guess_roles(table, columns)
+    others: dict[str, Any] = guess_options(table, chosen, columns) | {
+        key: value if len(value) > 1 else value[0] for key, value in columns.given().items() if key in OTHERS
+    }
     lines = [
-        f"# How to read '{name}' ({_count(len(files), 'file')}, {_count(rows, 'row')}).",
+        f"# How to read '{name}' ({_count(files, 'file')}, {_count(first.rows, 'row')}).",
         f"# Correct it, and keep it beside the data as {name}.toml: every command then uses it.",
         "[columns]",
     ]
@@ -33,7 +53,11 @@ def describe(files: Sequence[Path], name: str, columns: Columns) -> str:
             lines.append(f"{role} = {_value(members if role not in SINGLE else members[0])}")
         elif role in ("obs", "action", "reward") or (role == "episode" and not set(ENDS) & set(chosen)):
             lines.append(f'# {role} = "..."  # name it')
-    lines += ["# action_low = 0", "# action_high = 1", '# ignore = "..."']
+    lines += [f"{key} = {_value(others[key])}" for key in OTHERS if key in others]
+    if "discrete" not in others and "action_low" not in others:
+        lines += ["# action_low = 0", "# action_high = 1"]
+    if "ignore" not in others:
+        lines.append('# ignore = "..."')
     lines += ["", f"# The columns, from the first {_count(table.num_rows, 'row')}:"]
     width = max(len(column) for column in table.column_names)
     used = {column: role for role, members in chosen.items() for column in members}
@@ -43,59 +67,8 @@ def describe(files: Sequence[Path], name: str, columns: Columns) -> str:
     return "\n".join(lines)
 
 
-def _first_rows(files: Sequence[Path]) -> tuple[Any, int]:
-    pa = need_pyarrow("describing a table")
-    from pyarrow import dataset
-
-    formats = {FORMATS.get(path.suffix.lower()) for path in files}
-    if len(formats) != 1 or None in formats:
-        raise UserError(f"'{files[0]}' cannot be described: give tables of one kind ({', '.join(FORMATS)}).")
-    try:
-        source = dataset.dataset([str(path) for path in files], format=formats.pop(), partitioning="hive")
-        return source.head(SHOWN_ROWS), source.count_rows()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise UserError(f"'{files[0]}' cannot be described ({reason}): check the file.") from None
-
-
-def _roles(table: Any, columns: Columns) -> dict[str, list[str]]:
-    """What is given, then what names say, then guesses; everything else is taken for the state."""
-    import pyarrow as pa
-
-    names = without_ignored(table.column_names, columns)
-    chosen = {role: [name for name in names if name in patterns] for role, patterns in columns.roles().items()}
-
-    def free() -> list[str]:
-        used = {name for members in chosen.values() for name in members}
-        return [name for name in names if name not in used]
-
-    for role in ROLES:
-        if role not in chosen and (members := _detected(role, free())):
-            chosen[role] = members
-    kinds = {name: table.schema.field(name).type for name in names}
-    guesses = {
-        "time": [n for n in free() if pa.types.is_temporal(kinds[n])] or [n for n in free() if TIME_NAME.fullmatch(n)],
-        "propensity": [name for name in free() if PROPENSITY_NAME.fullmatch(name)],
-    }
-    for role, members in guesses.items():
-        if role not in chosen and members:
-            chosen[role] = members[:1]
-    if "episode" not in chosen and (members := [name for name in free() if EPISODE_NAME.fullmatch(name)]):
-        chosen["episode"] = members
-    if "obs" not in chosen and free():
-        chosen["obs"] = free()
-    return {role: members for role, members in chosen.items() if members}
-
-
-def _detected(role: str, names: list[str]) -> list[str]:
-    try:
-        return detect(role, names)
-    except UserError:  # two families of names: the user has to choose
-        return []
-
-
-def _value(value: str | list[str]) -> str:
-    return json.dumps(value, ensure_ascii=False)  # texts and lists of texts are the same in TOML
+def _value(value: bool | str | Sequence[str]) -> str:
+    return json.dumps(value, ensure_ascii=False)  # texts, flags and lists of texts are the same in TOML
 
 
 def _contents(column: Any) -> str:

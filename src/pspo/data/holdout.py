@@ -1,4 +1,8 @@
-"""A part of a dataset that training never sees, for evaluation: the latest episodes, or random ones."""
+"""A part of a dataset that training never sees, for evaluation: the latest rows, or random episodes.
+
+By time, whole episodes are held out where they follow each other. Where they overlap, as those of several stores do, a
+row of the rest could be later than one that is held out: then all episodes are cut at one time.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,21 @@ from pspo.core.errors import UserError
 from pspo.data.dataset import Dataset
 
 WAYS = ("time", "episode")
-FIXED = ("action_low", "action_high")  # arrays that have no row per transition
+SAME_START = 0.5  # of the episodes: with more that begin at one number, it may count the steps of an episode
+FIXED = ("action_low", "action_high", "held_out_rows")  # arrays that have no row per transition
 
 
 @dataclass(frozen=True)
 class Holdout:
-    """Which part is held out: a `fraction` of the transitions, by "time" (the latest) or by "episode" (at random)."""
+    """Which part is held out: a `fraction` of the transitions, by "time" (the latest) or by "episode" (at random).
+
+    `from_time` is the time, a number or an ISO text, at which all episodes are cut; without it, whole episodes are held
+    out by time, as in runs of earlier versions. `hold_out` finds it.
+    """
 
     fraction: float
     by: str = "episode"
+    from_time: float | str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.fraction, int | float) or not 0 < self.fraction < 1:
@@ -30,47 +40,122 @@ class Holdout:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
-        return dataclasses.asdict(self)
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
     def split(self, dataset: Dataset) -> tuple[Dataset, Dataset]:
         """(the rest, the part that is held out), always the same for the same data."""
-        return self._by_time(dataset) if self.by == "time" else self._by_episode(dataset)
-
-    def _by_time(self, dataset: Dataset) -> tuple[Dataset, Dataset]:
-        """The last episodes, as those are in the order of time; a single long one is cut."""
-        wanted = self.fraction * dataset.size
-        sizes = dataset.size - dataset.episode_starts[1:]  # of the parts that begin with an episode
-        if sizes.size:
-            start = int(dataset.episode_starts[1:][np.argmin(np.abs(sizes - wanted))])
-            if abs(dataset.size - start - wanted) <= wanted / 2:
-                return rows_of(dataset, np.arange(start)), rows_of(dataset, np.arange(start, dataset.size))
-        start = dataset.size - round(wanted)
-        if not 0 < start < dataset.size:
+        held = self._held(dataset)
+        if held.all() or not held.any():
             raise UserError(f"dataset '{dataset.name}' is too small to hold {self.fraction:g} out: give more rows.")
-        return rows_of(dataset, np.arange(start)), rows_of(dataset, np.arange(start, dataset.size))
+        training, held_out = rows_of(dataset, np.flatnonzero(~held)), rows_of(dataset, np.flatnonzero(held))
+        return dataclasses.replace(training, held_out_rows=held_out.source_rows), held_out
 
-    def _by_episode(self, dataset: Dataset) -> tuple[Dataset, Dataset]:
-        lengths = dataset.episode_lengths()
-        if len(lengths) < 2:
+    def describe(self, dataset: Dataset) -> str:
+        """What is held out of a dataset, in one line."""
+        held = self._held(dataset)
+        size = f"{held.sum():,} of {dataset.size:,} transitions"
+        if self.by == "episode":
+            episodes = dataset.episode_starts
+            return f"held out: {size}, which are {held[episodes].sum():,} of {len(episodes):,} episodes at random."
+        since, cut = "", int((held[1:] & ~held[:-1] & ~dataset.episode_end[:-1]).sum())
+        if dataset.row_times is not None:
+            since = f" (from '{dataset.time_name}' {_shown(dataset.row_times[held].min())} on)"
+        cuts = f"; {cut:,} episode{'s are' if cut > 1 else ' is'} cut there" if cut else ""
+        return f"held out: the latest {size}{since}{cuts}."
+
+    def _held(self, dataset: Dataset) -> np.ndarray:
+        """(n,) bool."""
+        if self.by == "episode":
+            return _random_episodes(dataset, self.fraction)
+        if self.from_time is None:
+            return np.arange(dataset.size) >= _latest_episodes(dataset, self.fraction)
+        if dataset.row_times is None:
             raise UserError(
-                f"dataset '{dataset.name}' has one episode, so none can be held out: use --holdout-by time."
+                f"'{dataset.name}' is read without the column of the time, at which it was split: restore the columns."
             )
-        order = np.random.default_rng(0).permutation(len(lengths))
-        count = int(np.searchsorted(np.cumsum(lengths[order]), self.fraction * dataset.size)) + 1
-        held = np.zeros(len(lengths), bool)
-        held[order[: min(count, len(lengths) - 1)]] = True
-        rows = np.repeat(held, lengths)
-        return rows_of(dataset, np.flatnonzero(~rows)), rows_of(dataset, np.flatnonzero(rows))
+        return dataset.row_times >= _as_time(self.from_time, dataset.row_times)
 
 
 def hold_out(
-    dataset: Dataset, fraction: float | None, by: str = "episode"
+    dataset: Dataset, fraction: float | None, by: str | None = None
 ) -> tuple[Dataset, Dataset | None, Holdout | None]:
-    """(what to train on, what is held out, how): without a fraction, the whole dataset and nothing."""
+    """(what to train on, what is held out, how): without a fraction, the whole dataset and nothing.
+
+    Without `by`, it is by time where the time of the rows is known, else by episode.
+    """
     if fraction is None:
         return dataset, None, None
-    way = Holdout(fraction, by)
+    times = dataset.row_times
+    if by is None and times is not None:
+        _require_clock(dataset, times)
+    way = Holdout(fraction, by or ("episode" if times is None else "time"))
+    if way.by == "time" and times is not None and _overlap(times, _latest_episodes(dataset, fraction)):
+        way = Holdout(fraction, "time", _threshold(times, fraction))
     return *way.split(dataset), way
+
+
+def _shown(time: Any) -> str:
+    if time.dtype.kind != "M":
+        return f"{time:.12g}"
+    return str(time.astype("datetime64[us]").item()).removesuffix(" 00:00:00")
+
+
+def _random_episodes(dataset: Dataset, fraction: float) -> np.ndarray:
+    lengths = dataset.episode_lengths()
+    if len(lengths) < 2:
+        raise UserError(f"dataset '{dataset.name}' has one episode, so none can be held out: use --holdout-by time.")
+    order = np.random.default_rng(0).permutation(len(lengths))
+    count = int(np.searchsorted(np.cumsum(lengths[order]), fraction * dataset.size)) + 1
+    held = np.zeros(len(lengths), bool)
+    held[order[: min(count, len(lengths) - 1)]] = True
+    return np.repeat(held, lengths)
+
+
+def _latest_episodes(dataset: Dataset, fraction: float) -> int:
+    """The first row of the last episodes, as those are in the order of time; a single long one is cut."""
+    wanted = fraction * dataset.size
+    sizes = dataset.size - dataset.episode_starts[1:]  # of the parts that begin with an episode
+    if sizes.size:
+        start = int(dataset.episode_starts[1:][np.argmin(np.abs(sizes - wanted))])
+        if abs(dataset.size - start - wanted) <= wanted / 2:
+            return start
+    return dataset.size - round(wanted)
+
+
+def _overlap(times: np.ndarray, start: int) -> bool:
+    """Whether a row before `start` is later than one after it."""
+    return 0 < start < len(times) and bool(times[:start].max() > times[start:].min())
+
+
+def _threshold(times: np.ndarray, fraction: float) -> float | str:
+    """The time from which on about this fraction of the rows are."""
+    values = np.unique(times)[1:]  # from the first on, nothing would be left
+    later = len(times) - np.searchsorted(np.sort(times), values)
+    value = values[np.argmin(np.abs(later - fraction * len(times)))]
+    return str(value) if value.dtype.kind == "M" else value.item()
+
+
+def _as_time(value: float | str, times: np.ndarray) -> Any:
+    """A time as JSON holds it, in the type of others."""
+    try:
+        return (
+            np.datetime64(str(value)) if times.dtype.kind == "M" else float(value) if isinstance(value, str) else value
+        )
+    except ValueError:
+        raise UserError(f"the data were split at the time {value!r}, which is none: restore config.json.") from None
+
+
+def _require_clock(dataset: Dataset, times: np.ndarray) -> None:
+    """Numbers that begin again in every episode may be days that all episodes share, or steps since its start."""
+    first = times[dataset.episode_starts]
+    values, counts = np.unique(first, return_counts=True)
+    if times.dtype.kind == "M" or len(first) < 2 or counts.max() < SAME_START * len(first):
+        return
+    raise UserError(
+        f"'{dataset.time_name}' begins at {values[counts.argmax()]:g} in {counts.max()} of {len(first)} episodes, so "
+        "it may be a clock or count the steps of an episode: give --holdout-by time to hold out the latest rows of all "
+        "episodes, or --holdout-by episode to hold out some episodes."
+    )
 
 
 def rows_of(dataset: Dataset, rows: np.ndarray) -> Dataset:

@@ -9,33 +9,40 @@ import dataclasses
 import difflib
 import glob
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pspo.core.errors import UserError, unknown_name
 from pspo.core.progress import Progress, silent
+from pspo.data.action_mask import with_mask
 from pspo.data.column_map import with_map
-from pspo.data.columns import Columns, as_columns, natural_key
+from pspo.data.columns import BOUNDS, Columns, as_columns, natural_key
 from pspo.data.d4rl_layout import BOUNDS_NOTE
 from pspo.data.dataset import Dataset
-from pspo.data.describe import describe
+from pspo.data.describe import describe, first_rows
+from pspo.data.discrete_dataset import with_kind
 from pspo.data.encode_arrays import FIT, Encoding, require_same
 from pspo.data.readers import d4rl, minari
+from pspo.data.readers.arrow_files import arrow_dataset_of
 from pspo.data.readers.csv import load_csv
-from pspo.data.readers.frames import frame_dataset, frame_table, is_frame
+from pspo.data.readers.frames import as_arrow, frame_dataset, frame_table, is_frame
 from pspo.data.readers.hdf5 import load_hdf5
 from pspo.data.readers.ipc import arrow_dataset_table, is_arrow_dataset
 from pspo.data.readers.named_arrays import dataset_from_named_arrays
 from pspo.data.readers.npz import load_npz
 from pspo.data.readers.parquet import load_parquet
 from pspo.data.readers.several import TABLE_READERS, files_in, joined, table_of_files
+from pspo.data.readers.sql import sql_table
 from pspo.data.readers.tables import table_dataset
+from pspo.data.readers.text_arrays import dataset_from_text_arrays, state_has_texts
 
 Loader = Callable[..., Dataset]
+OF_ACTIONS = (*BOUNDS, "discrete", "mask")  # what can be said of data whose parts are known
 
 
 def _liquidation(size: int = 100_000, seed: int = 0) -> Dataset:
@@ -112,8 +119,8 @@ def load_dataset(
     columns = as_columns(columns)
     arrays_have_roles &= columns.choose_columns() or not columns.bounds()
     if named is not None:
-        _refuse_columns(source, columns)
-        dataset = _with_options(source, named, options)
+        refuse_columns(source, columns)  # before a download
+        dataset = _with_known_columns(_with_options(source, named, options), source, columns)
     elif options:
         raise UserError(f"options {', '.join(options)} apply only to named datasets: {EXAMPLES}.")
     else:
@@ -138,8 +145,10 @@ def describe_source(source: Any, columns: Columns | Mapping[str, Any] | None = N
         raise UserError(
             f"'{text or type(source).__name__}' has no columns to name: give a table or a folder of tables."
         )
-    files, name = _find_tables(Path(text), text)
-    return describe(files, name, as_columns(columns))
+    found, columns = _find_tables(Path(text), text), as_columns(columns)
+    data = arrow_dataset_of(found.files, found.root)
+    rows = first_rows(data if columns.query is None else sql_table(columns.query, data))
+    return describe(rows, found.name, len(found.files), columns)
 
 
 def is_name(source: str) -> bool:
@@ -156,9 +165,13 @@ def _load(source: Any, columns: Columns, arrays_have_roles: bool, encoder: Encod
     if (text := source_text(source)) is not None:
         return _read_path(Path(text), text, columns, arrays_have_roles, encoder)
     if isinstance(source, Dataset):
-        _refuse_columns(source.name, columns)
         require_same(source.encoder, encoder, source.name)
-        return source
+        return _with_known_columns(source, source.name, columns)
+    if columns.query is not None:
+        if not (is_arrow_dataset(source) or is_frame(source)):
+            raise UserError(f"a {type(source).__name__} cannot be queried with sql: give a table or the path of one.")
+        data = source if is_arrow_dataset(source) else as_arrow(source)
+        return table_dataset(sql_table(columns.query, data), columns, {"name": "dataset"}, encoder)
     if is_arrow_dataset(source):
         return table_dataset(arrow_dataset_table(source), columns, {"name": "dataset"}, encoder)
     if is_frame(source):
@@ -168,6 +181,9 @@ def _load(source: Any, columns: Columns, arrays_have_roles: bool, encoder: Encod
         table = joined([frame_table(frame) for frame in source], labels, columns)
         return table_dataset(table, columns, {"name": "dataset"}, encoder)
     if isinstance(source, Mapping):
+        arrays_have_roles |= "observations" not in source  # columns by name, as a data frame has them
+        if state_has_texts(source, columns if arrays_have_roles else None):
+            return dataset_from_text_arrays(source, columns, encoder)
         if not arrays_have_roles:
             return Dataset.from_arrays({**source, **columns.bounds()}, encoder=encoder)
         return dataset_from_named_arrays(source, source.__getitem__, columns, "dataset", encoding=encoder)
@@ -177,9 +193,16 @@ def _load(source: Any, columns: Columns, arrays_have_roles: bool, encoder: Encod
     )
 
 
-def _refuse_columns(name: str, columns: Columns) -> None:
-    if columns.choose_columns():
-        raise UserError(f"columns cannot be chosen for '{name}', whose parts are known: leave them out.")
+def refuse_columns(name: str, columns: Columns) -> None:
+    """Of data whose parts are known, only what their actions are can be chosen."""
+    if chosen := columns.given().keys() - set(OF_ACTIONS):
+        options = ", ".join(option for option in columns.given() if option in chosen)
+        raise UserError(f"'{name}' is no table but has known parts, so {options} cannot be chosen: leave them out.")
+
+
+def _with_known_columns(dataset: Dataset, name: str, columns: Columns) -> Dataset:
+    refuse_columns(name, columns)
+    return with_mask(with_kind(dataset, columns.is_discrete), columns.mask)
 
 
 def _with_bounds(dataset: Dataset, columns: Columns) -> Dataset:
@@ -208,27 +231,42 @@ def _with_options(name: str, load: Loader, options: dict[str, Any]) -> Dataset:
 
 def _read_path(path: Path, given: str, columns: Columns, arrays_have_roles: bool, encoder: Encoding) -> Dataset:
     """One file, or the tables of a folder, a pattern or a list with commas."""
-    if path.exists() and not path.is_dir():  # a pipe or a device too: the reader refuses it in its own words
+    if columns.query is not None and path.is_file() and path.suffix.lower() not in TABLE_READERS:
+        raise UserError(f"'{path}' cannot be queried with --sql: give tables ({', '.join(TABLE_READERS)}).")
+    # A pipe or a device too: the reader refuses it in its own words.
+    if path.exists() and not path.is_dir() and columns.query is None:
         return _read_file(path, columns, arrays_have_roles, encoder)
-    files, name = _find_tables(path, given)
-    return table_dataset(table_of_files(files, columns, encoder), columns, {"name": name}, encoder)
+    found = _find_tables(path, given)
+    if columns.query is not None:
+        table = sql_table(columns.query, arrow_dataset_of(found.files, found.root))
+    else:
+        table = table_of_files(found.files, columns, found.root, encoder)
+    return table_dataset(table, columns, {"name": found.name}, encoder)
 
 
-def _find_tables(path: Path, given: str) -> tuple[list[Path], str]:
-    """The files of a path, a folder, a pattern or a list, and what to call their rows."""
+class _Tables(NamedTuple):
+    files: list[Path]
+    name: str  # what to call their rows
+    root: Path  # folders below it may say more about the rows, as in site=a/month=3
+
+
+def _find_tables(path: Path, given: str) -> _Tables:
+    """The files of a path, a folder, a pattern or a list."""
     if path.is_file():
-        return [path], path.stem
+        return _Tables([path], path.stem, path.parent)
     if path.is_dir():
-        return files_in(path), path.resolve().name
+        return _Tables(files_in(path), path.resolve().name, path)
     if any(letter in given for letter in "*?["):
         files = [Path(file) for file in glob.glob(given, recursive=True)]
         files = sorted((f for f in files if not f.name.startswith(("_", "."))), key=lambda file: natural_key(str(file)))
         if not files:
             raise UserError(f"no file fits '{given}': correct the pattern.")
-        return _with_folders(files), _plain_part(given) or "dataset"
+        return _Tables(_with_folders(files), _plain_part(given).name or "dataset", _plain_part(given))
     if "," in given:
-        first, *others = files = [Path(part.strip()) for part in given.split(",")]
-        return _with_folders(files), f"{first.stem}-and-{len(others)}-more"
+        first, *others = parts = [Path(part.strip()) for part in given.split(",")]
+        files = _with_folders(parts)
+        root = Path(os.path.commonpath([os.path.abspath(file.parent) for file in files]))
+        return _Tables(files, f"{first.stem}-and-{len(others)}-more", root)
     names = [name for reader in NAMED_READERS for name in reader.names]
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'?" if near else f"give a file, or a name such as {EXAMPLES}."
@@ -238,7 +276,8 @@ def _find_tables(path: Path, given: str) -> tuple[list[Path], str]:
 def _read_file(path: Path, columns: Columns, arrays_have_roles: bool, encoder: Encoding) -> Dataset:
     suffix = path.suffix.lower()
     if suffix in TABLE_READERS and suffix not in FILE_READERS:
-        return table_dataset(table_of_files([path], columns, encoder), columns, {"name": path.stem}, encoder)
+        table = table_of_files([path], columns, path.parent, encoder)
+        return table_dataset(table, columns, {"name": path.stem}, encoder)
     load = FILE_READERS.get(suffix)
     if load is None:
         raise UserError(
@@ -257,10 +296,11 @@ def _with_folders(files: Sequence[Path]) -> list[Path]:
     return [part for file in files for part in (files_in(file) if file.is_dir() else [file])]
 
 
-def _plain_part(pattern: str) -> str:
-    """The last folder of a pattern that has nothing wild in it."""
-    plain = [part for part in Path(pattern).parent.parts if not any(letter in part for letter in "*?[")]
-    return plain[-1].strip("/") if plain else ""
+def _plain_part(pattern: str) -> Path:
+    """The folders of a pattern before the first that has something wild in it."""
+    parts = Path(pattern).parent.parts
+    wild = [index for index, part in enumerate(parts) if any(letter in part for letter in "*?[")]
+    return Path(*parts[: wild[0] if wild else len(parts)])
 
 
 def source_text(source: Any) -> str | None:

@@ -8,7 +8,12 @@ import numpy as np
 
 from pspo.core.errors import UserError
 
-OPTIONAL = ("source_rows", "propensity", "last_reward")  # fields with one number per row that may be absent
+OPTIONAL = (
+    "source_rows",
+    "row_times",
+    "propensity",
+    "last_reward",
+)  # fields with one number per row that may be absent
 
 
 def complete_next_states(fields: dict[str, Any], known: np.ndarray) -> tuple[dict[str, Any], list[str]]:

@@ -88,6 +88,7 @@ def save_parquet(dataset: Dataset, path: Path) -> Path:
     from pyarrow import parquet
 
     labels = {"name": dataset.name, "task": dataset.task, "notes": list(dataset.notes)}
+    labels |= {"reward_name": dataset.reward_name} if dataset.reward_name else {}
     labels |= {key: array.tolist() for key, array in stored_actions(dataset).items()}
     labels |= {} if dataset.encoder is None else {ENCODER: dataset.encoder.as_json()}
     schema = _schema(dataset).with_metadata({METADATA: json.dumps(labels)})

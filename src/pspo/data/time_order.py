@@ -23,6 +23,11 @@ class Times(NamedTuple):
     values: np.ndarray  # (rows,) int64 or float64
     unit: str | None = None  # of NumPy's datetime64; None for plain numbers
 
+    @property
+    def array(self) -> np.ndarray:
+        """(rows,): numbers, or datetime64."""
+        return self.values if self.unit is None else self.values.astype(f"datetime64[{self.unit}]")
+
     def at(self, row: int) -> str:
         """The time of a row, for people."""
         value = self.values[row]

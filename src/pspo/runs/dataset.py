@@ -8,7 +8,7 @@ from pspo.core.errors import UserError
 from pspo.core.progress import Progress, silent
 from pspo.data.columns import Columns, as_columns
 from pspo.data.dataset import Dataset
-from pspo.data.load import is_name, load_dataset
+from pspo.data.load import OF_ACTIONS, is_name, load_dataset
 from pspo.runs.directory import Run
 
 Part = Literal["training", "holdout"]
@@ -35,11 +35,11 @@ def other_dataset(run: Run, source: Any, progress: Progress = silent) -> Dataset
     """Other data, read with the run's columns and brought into their order by name."""
     config = run.read("config")
     by_name = isinstance(source, Dataset) or (isinstance(source, str) and is_name(source))
-    columns = _only_bounds(config.get("columns")) if by_name else config.get("columns")
+    columns = _of_actions(config.get("columns")) if by_name else config.get("columns")
     return run.in_own_order(load_dataset(source, columns, config.get("task"), progress, run.encoder, use_map=False))
 
 
-def _only_bounds(columns: dict[str, Any] | None) -> Columns | None:
-    """Where columns are known, only the bounds of the actions apply."""
-    bounds = as_columns(columns).bounds()
-    return Columns(**bounds) if bounds else None
+def _of_actions(columns: dict[str, Any] | None) -> Columns | None:
+    """Where columns are known, only what was said of the actions applies: bounds, kind and masks."""
+    given = {name: value for name, value in as_columns(columns).given().items() if name in OF_ACTIONS}
+    return as_columns(given) if given else None

@@ -55,7 +55,9 @@ def _are_columns(value: Any) -> bool:
 
 
 def _is_holdout(value: Any) -> bool:
-    return isinstance(value, dict) and set(value) == {"fraction", "by"} and is_number(value["fraction"])
+    if not isinstance(value, dict) or not {"fraction", "by"} <= set(value) <= {"fraction", "by", "from_time"}:
+        return False
+    return is_number(value["fraction"]) and ("from_time" not in value or _is_label(value["from_time"]))
 
 
 def list_of(fits: Fits) -> Fits:

@@ -22,6 +22,7 @@ import numpy as np
 from pspo.algorithms.contract import Algorithm
 from pspo.data.batches import device_dataset
 from pspo.data.dataset import Dataset
+from pspo.dynamics.fit import ModelConfig
 
 SAMPLE_SIZE = 5000
 FIT_STEPS, ITERATIONS = 4, 4  # enough for slow steps; short ones are repeated
@@ -72,7 +73,7 @@ def estimate_cost(algorithm: Algorithm, config: Any, data: Dataset | Shape) -> C
     for name, part in FITTED.items():
         if name in clock.step_seconds:
             group = getattr(config, part)
-            scale = max(1.0, getattr(group, "pool", 1) / MOST_MEMBERS)
+            scale = max(1.0, _members(group) / MOST_MEMBERS)
             phases.append(Phase(name, group.steps, clock.step_seconds[name] * scale))
     phases.append(Phase("training", config.steps, iteration))
     return CostEstimate(phases, _memory(config, shape, setup))
@@ -84,8 +85,9 @@ def _sample(data: Dataset) -> Dataset:
     first = {
         name: getattr(data, name)[:count] for name in ("obs", "action", "reward", "next_obs", "terminal", "timeout")
     }
-    known = {"next_known": data.next_known[:count]}
-    return dataclasses.replace(data, **first, **known, propensity=None, last_reward=None, source_rows=None)
+    first |= {"next_known": data.next_known[:count]}
+    absent = dict.fromkeys(("propensity", "last_reward", "source_rows", "row_times"))
+    return dataclasses.replace(data, **first, **absent)
 
 
 def random_dataset(shape: Shape, episode: int = 500) -> Dataset:
@@ -126,10 +128,15 @@ def _shortened(config: Any) -> Any:
     for part in FITTED.values():
         if group := getattr(config, part, None):
             short: dict[str, Any] = {"steps": 2 * FIT_STEPS, "evaluate_every": FIT_STEPS}
-            if hasattr(group, "pool"):
+            if isinstance(group, ModelConfig):
                 short["pool"] = min(group.pool, MOST_MEMBERS)
             changed[part] = dataclasses.replace(group, **short)
     return dataclasses.replace(config, **changed)
+
+
+def _members(group: Any) -> int:
+    """Models of a pool; 0 for settings of anything else that is fitted."""
+    return group.pool if isinstance(group, ModelConfig) else 0
 
 
 class _Clock:
@@ -183,7 +190,7 @@ def _memory(config: Any, shape: Shape, setup: Any) -> int:
     transition = 4 * (2 * shape.obs_dim + shape.action_dim + 1) + 2
     # On the host, on the device, and once more as a model's inputs and targets while the pool is fitted.
     data = 3 * transition * shape.size
-    pool = getattr(getattr(config, "model", None), "pool", 0)
+    pool = _members(getattr(config, "model", None))
     bootstraps = 4 * pool * shape.size
     member = sum(leaf.nbytes for leaf in jax.tree.leaves(setup.arrays) if hasattr(leaf, "nbytes"))
     extra_members = 5 * member * max(0, pool - MOST_MEMBERS) // MOST_MEMBERS  # parameters, gradients, Adam, the best

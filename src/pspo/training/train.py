@@ -12,7 +12,7 @@ from typing import Any
 from pspo.algorithms import external, get_algorithm, get_algorithm_for
 from pspo.algorithms import preset as load_preset
 from pspo.algorithms.caution import about_caution, caution_settings
-from pspo.algorithms.contract import Algorithm
+from pspo.algorithms.contract import Algorithm, extras
 from pspo.algorithms.sharing import about_pool
 from pspo.core import checkpoint
 from pspo.core.compute import keep_compiled_programs
@@ -24,7 +24,7 @@ from pspo.data.check import require_trainable
 from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
 from pspo.data.discrete import NOTE as ABOUT_ACTIONS
-from pspo.data.holdout import hold_out
+from pspo.data.holdout import Holdout, hold_out
 from pspo.data.load import columns_with_map, load_dataset, source_text
 from pspo.envs.task import get_task, require_episodes
 from pspo.evaluation.run_comparison import compare_run
@@ -64,7 +64,7 @@ def train(
     `pspo list` shows; `settings` change single keys of the preset, as in {"alpha": 0.01}. `out` is the run directory,
     by default a new one under runs/. `caution` is "low", "normal" or "high" and stands for settings of the algorithm,
     see docs/choosing.md; `settings` win over it. A fraction `holdout` of the data is kept apart for `estimate_return`
-    and `select`: the latest episodes if `holdout_by` is "time" (the default with a time column), random ones if it is
+    and `select`: the latest rows if `holdout_by` is "time" (the default with a time column), random episodes if it is
     "episode". `episodes` of the final evaluation default to the task's own number. `monitor` receives progress,
     messages and metrics. Raises `UserError` for bad input, and `Diverged` where a number is not finite.
     """
@@ -76,7 +76,7 @@ def train(
         require_episodes(episodes)
     columns, _ = columns_with_map(dataset, columns)
     whole = load_dataset(dataset, columns, task, monitor.progress)
-    data, held_out, kept = hold_out(whole, holdout, holdout_by or ("time" if columns and columns.time else "episode"))
+    data, held_out, kept = hold_out(whole, holdout, holdout_by)
     algorithm = get_algorithm_for(data, algo)
     of_preset = load_preset(algo, preset, data.task, data.name, data.discrete)
     normal = build(algorithm.Config, of_preset)
@@ -84,11 +84,8 @@ def train(
     config = build(algorithm.Config, of_preset, cautious, settings or {})
     _refuse_unused(algorithm, settings or {}, data)
     require_trainable(whole)
-    for line in data.encoder.describe() if data.encoder else ():
-        monitor.message(f"{line}.")
-    for note in data.notes:
-        if note.startswith(ABOUT_ACTIONS):
-            monitor.message(note)
+    for line in _about(whole, kept):
+        monitor.message(line)
     source = source_text(dataset) or data.name
     if data.task:
         get_task(data.task).require_fit(f"the dataset '{source}'", data)
@@ -125,9 +122,16 @@ def train(
             raise
 
 
+def _about(data: Dataset, kept: Holdout | None) -> list[str]:
+    """What was decided about the data: the hold-out, encoded columns, the kind of the actions."""
+    held_out = [] if kept is None else [kept.describe(data)]
+    encoded = [f"{line}." for line in data.encoder.describe()] if data.encoder else []
+    return [*held_out, *encoded, *(note for note in data.notes if note.startswith(ABOUT_ACTIONS))]
+
+
 def _refuse_unused(algorithm: Algorithm, settings: dict[str, Any], data: Dataset) -> None:
     """A setting that has no effect would be ignored silently."""
-    for name in getattr(algorithm, "UNUSED_IF_DISCRETE", ()) if data.discrete else ():
+    for name in extras(algorithm).UNUSED_IF_DISCRETE if data.discrete else ():
         if name in settings:
             raise UserError(f"the setting '{name}' has no effect on discrete actions: leave it out.")
 

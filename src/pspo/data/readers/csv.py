@@ -54,7 +54,7 @@ def _table(path: Path, columns: Columns, more: Mapping[str, Any], encoding: Enco
     import pyarrow as pa
     from pyarrow import csv
 
-    parse = csv.ParseOptions(delimiter=_delimiter(path))
+    parse = csv.ParseOptions(delimiter=delimiter_of(path))
     with csv.open_csv(path, parse_options=parse, convert_options=_convert({})) as start:
         schema = start.schema  # as guessed from the first block
         first = next(iter(start), None)
@@ -192,7 +192,7 @@ def _casts(cells: Any, kind: Any) -> bool:
     return True
 
 
-def _delimiter(path: Path) -> str:
+def delimiter_of(path: Path) -> str:
     """The most frequent candidate in the header."""
     with open(path, "rb") as file:
         header = file.readline(1 << 20)

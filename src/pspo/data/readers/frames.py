@@ -9,7 +9,8 @@ from pspo.core.errors import UserError
 from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
 from pspo.data.encode_arrays import FIT, Encoding
-from pspo.data.readers.tables import Table, need_pyarrow, table_dataset, width_of
+from pspo.data.readers.number_columns import width_of
+from pspo.data.readers.tables import Table, need_pyarrow, table_dataset
 
 FRAME_METHODS = ("__arrow_c_stream__", "to_arrow", "__dataframe__")
 
@@ -26,12 +27,7 @@ def frame_dataset(frame: Any, columns: Columns, encoding: Encoding = FIT) -> Dat
 
 def frame_table(frame: Any) -> Table:
     """A data frame of any library as a table."""
-    pa = need_pyarrow("reading a data frame")
-    try:
-        table = _as_arrow(frame, pa)
-    except (pa.ArrowException, TypeError, ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:200].rstrip(".")
-        raise UserError(f"the {type(frame).__name__} cannot be read as a table ({reason}): give numbers.") from None
+    table = as_arrow(frame)
 
     def batches(names: list[str]) -> Iterator[Any]:
         return iter(table.select(names).to_batches())
@@ -45,7 +41,17 @@ def frame_table(frame: Any) -> Table:
     return Table(table.column_names, table.num_rows, batches, width, kind=kind)
 
 
-def _as_arrow(frame: Any, pa: Any) -> Any:
+def as_arrow(frame: Any) -> Any:
+    """A data frame of any library as an Arrow table."""
+    pa = need_pyarrow("reading a data frame")
+    try:
+        return _converted(frame, pa)
+    except (pa.ArrowException, TypeError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise UserError(f"the {type(frame).__name__} cannot be read as a table ({reason}): give numbers.") from None
+
+
+def _converted(frame: Any, pa: Any) -> Any:
     if isinstance(frame, pa.Table):
         return frame
     if hasattr(frame, "__arrow_c_stream__"):

@@ -184,7 +184,8 @@ def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any] 
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"cannot save a dataset as '{path}': give a path that ends in .hdf5.")
     texts = {"name": dataset.name, "task": dataset.task, "notes": list(dataset.notes)}
-    names = {"obs_names": list(dataset.obs_names), "action_names": list(dataset.action_names)}
+    names: dict[str, Any] = {"obs_names": list(dataset.obs_names), "action_names": list(dataset.action_names)}
+    names |= {"reward_name": dataset.reward_name}
     texts |= {key: value for key, value in names.items() if value}
     texts |= {} if dataset.encoder is None else {ENCODER: dataset.encoder.as_json()}
     metadata: dict[str, Any] = {"name": dataset.name, "task": dataset.task or ""}

@@ -10,7 +10,8 @@ from pspo.core.errors import UserError
 from pspo.data.columns import Columns
 from pspo.data.encode_arrays import FIT, Encoding
 from pspo.data.readers.file_checks import naming, require_file
-from pspo.data.readers.tables import NO_COLUMNS, Table, need_pyarrow, width_of
+from pspo.data.readers.number_columns import width_of
+from pspo.data.readers.tables import NO_COLUMNS, Table, need_pyarrow
 
 BATCH_ROWS = 1 << 15
 

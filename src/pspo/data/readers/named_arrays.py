@@ -62,7 +62,8 @@ def dataset_from_named_arrays(
         arrays = {key: array[order.rows] for key, array in arrays.items()}
         flags = {role: array[order.rows] for role, array in flags.items()}
         episode = episode and (episode[0][order.rows], episode[1])
-        rows, origin, cut, notes = len(order.rows), {"source_rows": order.rows}, order.cut, order.notes
+        rows, cut, notes = len(order.rows), order.cut, order.notes
+        origin = {"source_rows": order.rows, "row_times": times.array[order.rows], "time_name": times.column}
     terminal, timeout, more = mark_ends(
         rows, chosen, flags, episode, cut, lambda row: row_name(int(origin["source_rows"][row]) if origin else row)
     )
@@ -80,6 +81,7 @@ def dataset_from_named_arrays(
     labels = {
         "name": name,
         **fixed,
+        **({} if chosen["reward"] == ["rewards"] else {"reward_name": chosen["reward"][0]}),
         **columns.bounds(),
         **origin,
         "terminals": terminal,

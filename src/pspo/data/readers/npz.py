@@ -58,6 +58,8 @@ def _members(dataset: Dataset) -> dict[str, Any]:
     }
     if dataset.task is not None:
         members["task"] = np.array(dataset.task)
+    if dataset.reward_name:
+        members["reward_name"] = np.array(dataset.reward_name)
     if dataset.notes:
         members["notes"] = np.array(dataset.notes)
     if dataset.encoder is not None:

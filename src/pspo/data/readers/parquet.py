@@ -14,7 +14,8 @@ from pspo.data.d4rl_layout import ENCODER
 from pspo.data.dataset import Dataset
 from pspo.data.encode_arrays import FIT, Encoding
 from pspo.data.readers.file_checks import naming, require_file, require_room
-from pspo.data.readers.tables import NO_COLUMNS, Table, need_pyarrow, table_dataset, width_of
+from pspo.data.readers.number_columns import width_of
+from pspo.data.readers.tables import NO_COLUMNS, Table, need_pyarrow, table_dataset
 
 BATCH_ROWS = 1 << 15
 METADATA = b"pspo"  # the key of name, task, notes, bounds and encoder, as JSON
@@ -100,7 +101,17 @@ def read_labels(text: bytes | None) -> dict[str, Any]:
     if text is None:
         return {}
     labels = parse_json(text)
-    known = ("name", "task", "notes", "action_low", "action_high", "action_labels", "action_mask", ENCODER)
+    known = (
+        "name",
+        "task",
+        "notes",
+        "reward_name",
+        "action_low",
+        "action_high",
+        "action_labels",
+        "action_mask",
+        ENCODER,
+    )
     if not isinstance(labels, dict) or not set(labels) <= set(known) or not isinstance(labels.get("notes", []), list):
         raise UserError("the labels under 'pspo' in the metadata are not what pspo writes: write the file again.")
     return {key: value for key, value in labels.items() if value is not None}

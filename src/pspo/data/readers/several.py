@@ -5,6 +5,7 @@ Only the chosen columns are read, one batch of one file at a time, straight into
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 
 from pspo.core.column_names import listed
 from pspo.core.errors import UserError
-from pspo.data.columns import Columns, natural_key, without_ignored
+from pspo.data.columns import Columns, choose, natural_key, without_ignored
 from pspo.data.encode_arrays import FIT, Encoding
 from pspo.data.readers.csv import csv_table
 from pspo.data.readers.file_checks import naming
@@ -38,16 +39,17 @@ def files_in(folder: Path) -> list[Path]:
     ]
     if not files:
         raise UserError(
-            f"'{folder}' is a folder, and no table is in it: give a folder with {', '.join(TABLE_READERS)} files, or a file."
+            f"'{folder}' is a folder, and no table is in it: give a folder with {', '.join(TABLE_READERS)} files, or "
+            "a file."
         )
     return sorted(files, key=lambda path: natural_key(str(path)))
 
 
-def table_of_files(paths: Sequence[Path], columns: Columns, encoding: Encoding = FIT) -> Table:
-    """The rows of all files, one after the other; `month=3` in a path is a column."""
+def table_of_files(paths: Sequence[Path], columns: Columns, root: Path, encoding: Encoding = FIT) -> Table:
+    """The rows of all files, one after the other; `month=3` in a folder below `root` is a column."""
     if not paths:
         raise UserError("the list of files is empty: give at least one.")
-    tables, partitions = [], _partitions(paths)
+    tables, partitions = [], _partitions(paths, root)
     for path, constants in zip(paths, partitions, strict=True):
         read = TABLE_READERS.get(path.suffix.lower())
         if read is None:
@@ -62,13 +64,7 @@ def table_of_files(paths: Sequence[Path], columns: Columns, encoding: Encoding =
 def joined(tables: Sequence[Table], labels: Sequence[str], columns: Columns) -> Table:
     """One table of the rows of all; `labels` name them in messages. All must have the columns of the first."""
     first = tables[0]
-    wanted = without_ignored(first.names, columns)
-    for table, label in zip(tables, labels, strict=True):
-        if missing := [name for name in wanted if name not in table.names]:
-            raise UserError(
-                f"'{label}' lacks {listed(missing)}, which '{labels[0]}' has: give files with the same columns, or "
-                "leave these out with --ignore."
-            )
+    notes = _require_same_columns(tables, labels, columns)
     pa = need_pyarrow("reading tables")
     lengths = [table.rows for table in tables]
 
@@ -106,7 +102,35 @@ def joined(tables: Sequence[Table], labels: Sequence[str], columns: Columns) -> 
         files=files,
         wide_batches=partial(batches, wide=True),
         kind=kind,
+        labels={"notes": notes} if notes else {},
     )
+
+
+def _require_same_columns(tables: Sequence[Table], labels: Sequence[str], columns: Columns) -> list[str]:
+    """All must have the columns of the first; a note on columns that only others have, which are not used."""
+    first = tables[0]
+    wanted = without_ignored(first.names, columns)
+    more: dict[str, str] = {}
+    for table, label in zip(tables, labels, strict=True):
+        if missing := [name for name in wanted if name not in table.names]:
+            raise UserError(f"{_lacks(label, missing, labels[0])}, or leave these out with --ignore.")
+        more |= {name: label for name in table.names if name not in first.names and name not in more}
+    if not more:
+        return []
+    chosen = choose([*first.names, *more], columns)
+    used = [name for members in chosen.values() for name in members if name in more]
+    if used:
+        label = more[used[0]]
+        raise UserError(f"{_lacks(labels[0], [name for name in used if more[name] == label], label)}.")
+    more = {name: label for name, label in more.items() if name in without_ignored([*first.names, *more], columns)}
+    if not more:
+        return []
+    name, label = next(iter(more.items()))
+    return [f"columns that '{labels[0]}' does not have are not used: {listed(more)} ('{name}' is in '{label}')."]
+
+
+def _lacks(label: str, names: Sequence[str], other: str) -> str:
+    return f"'{label}' lacks {listed(names)}, which '{other}' has: give files with the same columns"
 
 
 def _column(batch: Any, name: str, kind: Any) -> Any:
@@ -151,9 +175,9 @@ def _with_constants(table: Table, constants: dict[str, Any]) -> Table:
     )
 
 
-def _partitions(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """key=value in the folders of each path; values are whole numbers where all are."""
-    folders = [dict(PARTITION.findall("/".join(path.parts[:-1]))) for path in paths]
+def _partitions(paths: Sequence[Path], root: Path) -> list[dict[str, Any]]:
+    """key=value in the folders of each path below the root; values are whole numbers where all are."""
+    folders = [dict(PARTITION.findall(os.path.relpath(path.parent, root))) for path in paths]
     keys = [key for key in folders[0] if all(key in values for values in folders)]
     whole = {key for key in keys if all(re.fullmatch(r"-?\d{1,18}", values[key]) for values in folders)}
     return [

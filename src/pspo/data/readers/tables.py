@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from pspo.data.episode_ends import mark_ends
 from pspo.data.readers.file_checks import require_memory
 from pspo.data.readers.identifiers import episodes_from_arrow, times_from_arrow
 from pspo.data.readers.label_columns import is_label_type, label_column
+from pspo.data.readers.number_columns import flags_of, numbers_of
 from pspo.data.readers.state_columns import STATES, StateColumns, encode_states, fit_states, state_kinds
 from pspo.data.readers.wide_columns import rounded_others, subtract_offsets
 from pspo.data.row_keys import row_keys
@@ -82,12 +83,13 @@ def table_dataset(table: Table, columns: Columns, labels: dict[str, Any], encodi
         raise UserError("there are no rows: give at least one.")
     action_labels, notes = _decide_actions(contents, table, chosen, columns, labels)
     discrete = False if notes else columns.is_discrete  # with a note on it, this is decided
-    episode, cut = contents.episode(chosen), None
+    episode, cut, known = contents.episode(chosen), None, {}
     if "time" in chosen:
         times = times_from_arrow(chosen["time"][0], contents.identifiers[chosen["time"][0]], contents.where)
         order = order_in_time(times, episode and episode[0], contents.keys(), contents.where)
         contents, notes, cut = contents.take(order.rows), [*notes, *order.notes], order.cut
         episode = episode and (episode[0][order.rows], episode[1])
+        known = {"row_times": times.array[order.rows], "time_name": times.column}
     terminal, timeout, more = mark_ends(contents.rows, chosen, contents.flags, episode, cut, contents.where)
     notes += [*more, *_unused(table.names, chosen, columns)]
     arrays: dict[str, Any] = {D4RL_NAMES[role]: contents.numbers.pop(role) for role in list(contents.numbers)}
@@ -97,7 +99,8 @@ def table_dataset(table: Table, columns: Columns, labels: dict[str, Any], encodi
     if "next_obs" in chosen:
         arrays["next_known"] = contents.has_next_state
     arrays |= {"terminals": terminal, "timeouts": timeout, "source_rows": contents.source_rows, "files": contents.files}
-    arrays |= {**labels, **columns.bounds(), "notes": [*labels.get("notes", ()), *notes, *contents.encoding_notes]}
+    arrays |= {"reward_name": chosen["reward"][0], **labels, **columns.bounds(), **known}
+    arrays["notes"] = [*labels.get("notes", ()), *notes, *contents.encoding_notes]
     names: dict[str, Any] = {f"{role}_names": single_columns(chosen[role], table.width) for role in ("obs", "action")}
     names["encoder"] = own or contents.encoder
     fields = fields_from_d4rl(arrays, discrete=discrete)  # frees arrays as soon as their rows are filtered
@@ -274,7 +277,7 @@ def _read_wide(table: Table, names: list[str], widths: dict[str, int], rows: int
         filled = 0
         for batch in (table.wide_batches or table.batches)(group):
             for name in group:
-                values = _numbers(name, batch.column(name), widths[name], filled, np.float64).values
+                values = numbers_of(name, batch.column(name), widths[name], filled, np.float64).values
                 columns[name][filled : filled + batch.num_rows] = values
             filled += batch.num_rows
     return columns
@@ -309,90 +312,16 @@ def _copy_batch(batch: Any, chosen: dict[str, list[str]], widths: dict[str, int]
                 part = slice(start, start + widths[name])
                 start, empty = part.stop, None
                 if name in available:
-                    into[rows, part], empty = _numbers(name, batch.column(name), widths[name], rows.start)
+                    into[rows, part], empty = numbers_of(name, batch.column(name), widths[name], rows.start)
                     if role in STATES:
                         to.states.add_gaps(name, rows.start, empty)
             if role == "next_obs" and empty is not None:
                 to.has_next_state[rows] |= ~empty
     for role, array in to.flags.items():
         if chosen[role][0] in available:
-            array[rows] = _flags(chosen[role][0], batch.column(chosen[role][0]), rows.start)
+            array[rows] = flags_of(chosen[role][0], batch.column(chosen[role][0]), rows.start)
     as_they_are = IDENTIFIERS if "action" in to.numbers else (*IDENTIFIERS, "action")
     for name in dict.fromkeys(name for role in as_they_are for name in chosen.get(role, ()) if name in available):
         column = batch.column(name)
         decoded = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
         to.identifiers.setdefault(name, []).append(decoded)
-
-
-# One Arrow column as numbers: plain or list-valued, of any numeric type, with missing cells marked.
-
-
-class _Numbers(NamedTuple):
-    values: np.ndarray  # (n, width), NaN where missing
-    empty: np.ndarray  # (n,) bool: the whole cell is missing, which is not the same as a NaN
-
-
-def width_of(kind: Any, some_cells: Callable[[], Any]) -> int:
-    """Numbers per cell of a column of this type: 1, or the length of the first list among some cells."""
-    import pyarrow as pa
-
-    if pa.types.is_fixed_size_list(kind):
-        return kind.list_size
-    return next((len(cell) for cell in some_cells() if cell.is_valid), 1) if _is_list(kind) else 1
-
-
-def _numbers(name: str, column: Any, width: int, first_row: int, kind: Any = np.float32) -> _Numbers:
-    """The numbers of a column; `first_row` is its first row in the whole table, for messages."""
-    import pyarrow.compute as pc
-
-    empty = column.is_null().to_numpy(zero_copy_only=False)
-    if not _is_list(column.type):
-        return _Numbers(_floats(name, column, first_row, kind)[:, None], empty)
-    lengths = pc.call_function("list_value_length", [column]).fill_null(width).to_numpy(zero_copy_only=False)
-    if (lengths != width).any():
-        row = int((lengths != width).argmax())
-        raise UserError(
-            f"column '{name}' has {lengths[row]} numbers at row {first_row + row} and {width} in the first row: "
-            "give lists of one length."
-        )
-    flat = _floats(name, column.flatten(), first_row, kind).reshape(-1, width)
-    if not empty.any():
-        return _Numbers(flat, empty)
-    values = np.full((len(column), width), np.nan, kind)
-    values[~empty] = flat
-    return _Numbers(values, empty)
-
-
-def _flags(name: str, column: Any, first_row: int) -> np.ndarray:
-    values = _numbers(name, column, 1, first_row).values[:, 0]
-    bad = (values != 0) & (values != 1)
-    if bad.any():
-        row = int(bad.argmax())
-        value = "nothing" if np.isnan(values[row]) else f"{values[row]!s}"
-        raise UserError(f"column '{name}' holds {value} at row {first_row + row}: give only 0 and 1, or booleans.")
-    return values == 1
-
-
-def _is_list(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-
-
-def _floats(name: str, column: Any, first_row: int, as_type: Any) -> np.ndarray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        column = pc.cast(column, pa.uint8())
-    elif pa.types.is_decimal(kind):
-        column = pc.cast(column, pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
-        shown = column.drop_null()[:1].to_pylist() if not _is_list(kind) else []
-        example = f", such as {str(shown[0])[:40]!r} at row {first_row}" if shown else ""
-        raise UserError(f"column '{name}' holds values of type {kind}{example}: give real numbers.")
-    # Too large for float32 becomes infinite, which `check` reports as an error.
-    return pc.cast(column, pa.from_numpy_dtype(as_type), safe=False).to_numpy(zero_copy_only=False)

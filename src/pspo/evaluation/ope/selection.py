@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 from pspo.core.errors import UserError
 from pspo.evaluation.ope.estimate_run import RunEstimates
 from pspo.evaluation.run_inputs import finished_run
+from pspo.runs.directory import Run
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,34 @@ class Ranking:
         return dict(vars(self))
 
 
-def estimate_runs(runs: Sequence[str | Path], estimate: Callable[[str | Path], RunEstimates]) -> list[RunEstimates]:
+def estimate_runs(
+    runs: Sequence[str | Path], estimate: Callable[[str | Path], RunEstimates], on_own_data: bool = True
+) -> list[RunEstimates]:
     """`estimate` of every run, once it is clear that all can be compared: each takes a minute or more."""
-    hashes = {finished_run(run).read("manifest", "data_hash")["data_hash"] for run in runs}
-    if len(hashes) > 1:
+    opened = [finished_run(run) for run in runs]
+    if on_own_data and len(set(map(_evaluated_on, opened))) > 1:
         raise UserError(
-            "the runs were trained on different data, so their returns do not compare: select among others."
+            "the runs would be evaluated on different data, so their returns do not compare: name one dataset for all "
+            "with --data, or select among others."
         )
     return [estimate(run) for run in runs]
+
+
+def _evaluated_on(run: Run) -> str:
+    """The hash of the hold-out, or of all data where there is none."""
+    key = "data_hash" if run.holdout is None else "holdout_hash"
+    return str(run.read("manifest", key)[key])
+
+
+def _require_same_rewards(runs: Sequence[RunEstimates]) -> None:
+    """Each run reads the data with its own columns: with another reward, its return is another quantity."""
+    returns = np.array([run.dataset_return for run in runs], float)
+    if not np.allclose(returns, returns[0], rtol=1e-6, atol=0.0, equal_nan=True):
+        other = int(np.argmin(np.isclose(returns, returns[0], rtol=1e-6, atol=0.0, equal_nan=True)))
+        raise UserError(
+            f"the runs read different rewards or episodes in the data, whose own return is {returns[0]:.6g} for "
+            f"{runs[0].run} and {returns[other]:.6g} for {runs[other].run}: select among runs that read the same."
+        )
 
 
 def rank(runs: Sequence[RunEstimates], method: str, cautious: bool = False) -> Ranking:
@@ -52,6 +73,7 @@ def rank(runs: Sequence[RunEstimates], method: str, cautious: bool = False) -> R
     if len({(run.gamma, run.horizon, run.bounded) for run in runs}) > 1:
         kinds = sorted({run.quantity for run in runs})
         raise UserError(f"the returns are not the same ({'; '.join(kinds)}): give --gamma, and --horizon if needed.")
+    _require_same_rewards(runs)
     estimates = [next((e for e in run.estimates if e.method == method), None) for run in runs]
     present = [estimate for estimate in estimates if estimate]
     if len(present) < len(runs):
