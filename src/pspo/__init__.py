@@ -29,6 +29,7 @@ _HOMES = {
     "Policy": "policies.policy",
     "export_policy": "runs.export",
     "OnnxPolicy": "policies.onnx.runtime",
+    "JaxPolicy": "policies.jax_policy",
     "evaluate": "evaluation.simulator",
     "estimate_return": "evaluation.ope.estimate_run",
     "judge_run": "evaluation.ope.estimate_run",  # the name of estimate_return in version 0.1
@@ -41,6 +42,7 @@ __all__ = [
     "Columns",
     "Dataset",
     "ExperimentRequest",
+    "JaxPolicy",
     "OfflinePolicyLearner",
     "OnnxPolicy",
     "Policy",
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from pspo.experiments.experiment import ExperimentRequest, run_experiment
     from pspo.experiments.jobs import RunsFailed
     from pspo.experiments.seeds import train_seeds
+    from pspo.policies.jax_policy import JaxPolicy
     from pspo.policies.onnx.runtime import OnnxPolicy
     from pspo.policies.policy import Policy, load_policy
     from pspo.runs.export import export_policy

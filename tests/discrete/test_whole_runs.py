@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -105,6 +106,25 @@ def test_the_exported_graph_is_the_policy(run: Path, tmp_path: Path, capsys: pyt
         exported([np.nan])
     contract = json.loads((tmp_path / "p.json").read_text())
     assert contract["output"]["labels"] == [*wear.LABELS]
+
+
+def test_the_policy_on_jax_is_the_policy(run: Path) -> None:
+    policy, on_device = pspo.load_policy(run), pspo.JaxPolicy.load(run)
+    table = {"obs_wear": states()[:, 0]}
+    assert on_device(table).tolist() == policy(states()).tolist()
+    np.testing.assert_allclose(on_device.logits(table), policy.logits(states()), rtol=1e-5)
+    np.testing.assert_allclose(on_device.probabilities(table), policy.probabilities(states()), atol=1e-6)
+    drawn = [on_device.sample(states(), jax.random.PRNGKey(seed)) for seed in range(30)]
+    assert "replace" not in np.stack(drawn)[:, :2]
+    assert len(np.unique(np.stack(drawn))) == 3
+    inside = jax.jit(jax.vmap(on_device.act_encoded))(states())
+    assert [wear.LABELS[code] for code in np.asarray(inside).argmax(1)] == policy(states()).tolist()
+    for bad, words in (([np.nan], "not a number"), ({"wear": 1.0}, "lacks 'obs_wear'"), ([1.0, 2.0], "has 1 numbers")):
+        with pytest.raises(UserError, match=words):
+            on_device(bad)
+    with pytest.raises(UserError, match="not a number"):
+        on_device.sample([np.nan], jax.random.PRNGKey(0))
+    assert "repair, replace, run" in repr(on_device)
 
 
 def test_ope_has_all_four_estimates(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pspo.core.errors import UserError
 from pspo.data.encoder import EncodedColumn, Encoder, offset_encoder
+from pspo.policies.jax_policy import JaxPolicy
 from pspo.policies.onnx.external_data import refers_to_files
 from pspo.policies.onnx.runtime import OnnxPolicy
 from pspo.policies.policy import Policy
@@ -65,7 +66,7 @@ def test_names_in_any_order_give_the_actions_of_the_encoded_columns(case: str, f
     values = [np.array(part, object if isinstance(part[0], str) else np.float64) for part in raw.values()]
     expected = policy.act_encoded(Encoder(COLUMNS[case]).encode(values))
     assert len(np.unique(expected, axis=0)) > 2
-    for served in (policy, in_memory(policy)):
+    for served in (policy, in_memory(policy), JaxPolicy(policy)):
         for order in (raw, dict(reversed(raw.items()))):
             np.testing.assert_allclose(served(FORMS[form](order)), expected, atol=1e-5)
         by_position = pd.DataFrame(raw).to_numpy(object)
@@ -91,7 +92,7 @@ def test_categories_that_no_data_had_are_all_zero_and_warned_of() -> None:
 def test_missing_numbers_follow_the_encoder(case: str) -> None:
     policy = policy_with(case)
     one = {name: values[0] for name, values in RAW[case].items()}
-    for served in (policy, in_memory(policy)):
+    for served in (policy, in_memory(policy), JaxPolicy(policy)):
         for nothing in (None, np.nan, pd.NA):
             for column in COLUMNS[case]:
                 if column.categories:

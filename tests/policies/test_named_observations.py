@@ -9,23 +9,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pspo
 from pspo.core.errors import UserError
 from pspo.core.files import read_arrays, write_arrays
+from pspo.policies.jax_policy import JaxPolicy
 from pspo.policies.policy import FILE_NAME, Policy, load_policy
 from tests.policies.export_cases import NORM, in_memory, made_policy
 from tests.refusals import message_of
 
 NAMES, ACTIONS = ("price", "count", "open"), ("buy", "sell")
 POLICY = replace(made_policy("mixture"), observation_names=NAMES, action_names=ACTIONS)
-POLICIES = {"numpy": POLICY, "onnx": in_memory(POLICY)}
+POLICIES = {"numpy": POLICY, "onnx": in_memory(POLICY), "jax": JaxPolicy(POLICY)}
 OBS = np.array([[2.5, 3, 7], [1.0, 0, 0], [4.5, 4, 7], [-1.0, 2, 0]], np.float32)
 
 
@@ -51,6 +53,7 @@ FORMS = {
 
 @pytest.mark.parametrize("kind", sorted(POLICIES))
 @pytest.mark.parametrize("form", sorted(FORMS))
+@settings(deadline=None)  # JAX compiles once
 @given(order=st.permutations(range(3)))
 def test_any_order_of_names_gives_the_actions_of_the_array(kind: str, form: str, order: list[int]) -> None:
     policy = POLICIES[kind]
@@ -77,6 +80,10 @@ def test_samples_take_names_too() -> None:
         POLICY.sample(obs, np.random.default_rng(0)) for obs in (pd.DataFrame(table((2, 1, 0))), OBS)
     )
     np.testing.assert_array_equal(by_name, by_position)
+    key, other = jax.random.split(jax.random.PRNGKey(0))
+    drawn = POLICIES["jax"].sample(pd.DataFrame(table((2, 1, 0))), key)
+    np.testing.assert_array_equal(drawn, POLICIES["jax"].sample(OBS, key))
+    assert (np.asarray(drawn) != np.asarray(POLICIES["jax"].sample(OBS, other))).any()
 
 
 @pytest.mark.parametrize("kind", sorted(POLICIES))
@@ -106,7 +113,7 @@ def test_other_bad_input_is_refused(kind: str) -> None:
 
 def test_a_policy_without_names_refuses_names() -> None:
     nameless = made_policy("mixture")
-    for policy in (nameless, in_memory(nameless)):
+    for policy in (nameless, in_memory(nameless), JaxPolicy(nameless)):
         assert (policy.observation_names, policy.action_names) == ((), ())
         for obs in (pd.DataFrame(table((0, 1, 2))), dict.fromkeys(NAMES, 1.0)):
             assert "knows no names of its columns" in refusal(policy, obs)
@@ -139,6 +146,9 @@ def test_files_keep_the_names(tmp_path: Path) -> None:
     assert [column["name"] for column in contract["input"]["columns"]] == [*NAMES]
     frame = pd.DataFrame(table((2, 0, 1)))
     np.testing.assert_allclose(exported(frame), loaded(OBS), atol=1e-5)
+    on_device = pspo.JaxPolicy.load(tmp_path / FILE_NAME)
+    assert isinstance(on_device(frame), jax.Array)
+    np.testing.assert_allclose(on_device(frame), loaded(OBS), atol=1e-5)
 
 
 def test_a_file_without_names_takes_those_of_its_run(tmp_path: Path) -> None:

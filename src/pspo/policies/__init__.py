@@ -16,11 +16,13 @@ _HOMES = {
     "from_network": "policy",
     "to_network": "policy",
     "OnnxPolicy": "onnx.runtime",
+    "JaxPolicy": "jax_policy",
 }
 
-__all__ = ["OnnxPolicy", "Policy", "from_network", "load_policy", "to_network"]
+__all__ = ["JaxPolicy", "OnnxPolicy", "Policy", "from_network", "load_policy", "to_network"]
 
 if TYPE_CHECKING:
+    from pspo.policies.jax_policy import JaxPolicy
     from pspo.policies.onnx.runtime import OnnxPolicy
     from pspo.policies.policy import Policy, from_network, load_policy, to_network
 
