@@ -8,19 +8,21 @@ import pytest
 
 import pspo
 from pspo.algorithms import ALGORITHMS, get_algorithm, preset
-from pspo.algorithms.caution import LEVELS, STRENGTHS, caution_settings
+from pspo.algorithms.caution import LEVELS, caution_settings
 from pspo.core.config import build
 from pspo.core.errors import UserError
 from pspo.experiments.seeds import train_seeds
 from pspo.training import train as training
 from pspo.training.monitor import SILENT, Monitor
 
+WITH_CAUTION = [name for name, info in ALGORITHMS.items() if info.caution]
+
 
 def settings(algo: str, level: str, task: str | None = None) -> dict[str, float]:
     return caution_settings(algo, build(get_algorithm(algo).Config, preset(algo, "laptop", task)), level)
 
 
-@pytest.mark.parametrize("algo", STRENGTHS)
+@pytest.mark.parametrize("algo", WITH_CAUTION)
 def test_high_is_as_far_from_normal_as_low(algo: str) -> None:
     config = build(get_algorithm(algo).Config, preset(algo, "laptop", None))
     low, high = settings(algo, "low"), settings(algo, "high")
@@ -46,7 +48,7 @@ def test_values_stay_within_their_bounds() -> None:
 def test_unknown_levels_and_algorithms_without_a_dial_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown caution 'hihg': did you mean 'high'"):
         settings("pspo", "hihg")
-    for algo in ALGORITHMS.keys() - STRENGTHS.keys():
+    for algo in ALGORITHMS.keys() - set(WITH_CAUTION):
         with pytest.raises(UserError, match=f"'{algo}' has no setting for caution=low"):
             settings(algo, "low")
     request = pspo.TrainRequest("liquidation", "bc", "smoke", caution="high")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
-from pspo.algorithms.contract import missing_names
+from pspo.algorithms.contract import Extras, missing_names
 from tests.examples.example_cases import ROOT, registered
 from tests.examples.test_awac import LEARNER
 
@@ -26,7 +27,9 @@ def test_code_blocks_of_the_page_add_up_to_the_file() -> None:
 
 def test_the_table_names_the_whole_contract() -> None:
     named = re.findall(r"^\| `(\w+)`", PAGE, re.MULTILINE)
+    optional = re.findall(r"^\| `(\w+)` \(optional", PAGE, re.MULTILINE)
     assert set(missing_names(object())) <= set(named)
+    assert set(optional) == {option.name for option in dataclasses.fields(Extras)}
 
 
 def test_the_quoted_learner_is_the_one_of_the_tests() -> None:

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import pspo
-from pspo.algorithms import ALGORITHMS, get_algorithm, preset, register_algorithm, registry
+from pspo.algorithms import ALGORITHMS, get_algorithm, get_algorithm_for, preset, register_algorithm, registry
+from pspo.algorithms.caution import caution_settings
 from pspo.algorithms.contract import missing_names
 from pspo.cli.listing import everything
 from pspo.cli.main import main
@@ -119,6 +120,39 @@ def test_a_module_brings_its_own_presets() -> None:
     assert preset("mine", "laptop", "liquidation") == {"steps": 7, "gamma": 1.0}
     assert preset("mine", "paper", "hopper") == {"steps": 9}
     assert preset("mine", "smoke", None)["steps"] < 100  # as if it had none
+
+
+# Optional names
+
+
+def test_a_module_says_which_settings_caution_changes() -> None:
+    config = get_algorithm("bc").Config
+    register_algorithm("mine", bare("mine", Config=config, CAUTION={"lr": -1}))
+    assert caution_settings("mine", config(lr=0.03), "high") == {"lr": pytest.approx(0.01)}
+    assert caution_settings("mine", config(lr=0.03), "low") == {"lr": pytest.approx(0.09)}
+    register_algorithm("plain", bare("plain", Config=config))
+    with pytest.raises(pspo.UserError, match="'plain' has no setting for caution=high"):
+        caution_settings("plain", config(), "high")
+
+
+def test_a_module_learns_discrete_actions_only_if_it_says_so() -> None:
+    size, zeros = 8, np.zeros(8, bool)
+    data = pspo.Dataset(
+        obs=np.zeros((size, 1), np.float32),
+        action=np.arange(size, dtype=np.float32)[:, None] % 2,
+        reward=np.zeros(size, np.float32),
+        next_obs=np.zeros((size, 1), np.float32),
+        terminal=zeros,
+        timeout=zeros,
+        action_low=np.zeros(1, np.float32),
+        action_high=np.ones(1, np.float32),
+        action_labels=("a", "b"),
+    )
+    register_algorithm("mine", bare("mine", DISCRETE=True))
+    register_algorithm("plain", bare("plain"))
+    assert get_algorithm_for(data, "mine").__name__ == "mine"
+    with pytest.raises(pspo.UserError, match="plain cannot learn discrete actions"):
+        get_algorithm_for(data, "plain")
 
 
 def test_a_config_without_source_has_keys_without_help(monkeypatch) -> None:

@@ -16,6 +16,7 @@ The loop calls, in this order:
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # `pspo list` reads the registry and imports nothing heavy
@@ -81,6 +82,23 @@ class Algorithm(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Extras:
+    """Module-level names that an algorithm may define as well, and what holds without them."""
+
+    UNUSED_IF_DISCRETE: tuple[str, ...] = ()
+    """Settings that have no effect on discrete actions: given by hand there, they are refused."""
+
+    DISCRETE: bool = False
+    """The module also learns discrete actions. A built-in algorithm has this in its row of the registry."""
+
+    PRESETS: dict[str, Any] = field(default_factory=dict)
+    """Settings by preset and task. A built-in algorithm has a file in presets/."""
+
+    CAUTION: dict[str, int] = field(default_factory=dict)
+    """Settings that `--caution` changes (caution.py). A built-in algorithm has this in its row of the registry."""
+
+
 class Diagnostics(Protocol):
     """Optional companion module: figures and estimates that need a look inside the trained state."""
 
@@ -100,6 +118,12 @@ class Diagnostics(Protocol):
     ) -> tuple[dict[str, Any], dict[str, float]]:
         """Arrays behind the report's figures, and numbers for the result."""
         ...
+
+
+def extras(module: object) -> Extras:
+    """The optional names of a module."""
+    names = (option.name for option in fields(Extras))
+    return Extras(**{name: getattr(module, name) for name in names if hasattr(module, name)})
 
 
 def missing_names(module: object) -> list[str]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import importlib
 import tomllib
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from pspo.algorithms.contract import Algorithm, Diagnostics, missing_names
+from pspo.algorithms.contract import Algorithm, Diagnostics, extras, missing_names
 from pspo.core.config import without_version
 from pspo.core.errors import UserError, unknown_name
 from pspo.core.files import one_line
@@ -40,6 +40,9 @@ class AlgorithmInfo:
     """Module that learns discrete actions; none where the algorithm needs quantities."""
     diagnostics: str = ""
     """Module with figures and estimates that need a look inside the trained state."""
+    caution: dict[str, int] = field(default_factory=dict)
+    """Settings that `--caution` changes: 1 where a larger value keeps the policy closer to the dataset, -1 where a
+    smaller one does."""
 
 
 FREE, BASED = ("model-free",), ("model-based",)
@@ -54,6 +57,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         BASED,
         discrete=f"{HERE}.pspo.algorithm",
         diagnostics=f"{HERE}.pspo.diagnostics",
+        caution={"alpha": 1, "kl_limit": -1},
     ),
     "1r2r": AlgorithmInfo(
         "1R2R",
@@ -68,6 +72,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         "Lin et al. 2024, Any-step Dynamics Model Improves Future Predictions",
         f"{HERE}.adm.algorithm",
         BASED,
+        caution={"penalty": 1},
     ),
     "bc": AlgorithmInfo(
         "BC",
@@ -83,6 +88,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         "Yu et al. 2021, COMBO",
         f"{HERE}.combo",
         BASED,
+        caution={"conservatism": 1},
     ),
     "cql": AlgorithmInfo(
         "CQL",
@@ -91,9 +97,15 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         f"{HERE}.cql.algorithm",
         FREE,
         discrete=f"{HERE}.cql.discrete",
+        caution={"conservatism": 1},
     ),
     "dmg": AlgorithmInfo(
-        "DMG", "Doubly Mild Generalization", "Mao et al. 2024, Doubly Mild Generalization", f"{HERE}.dmg", FREE
+        "DMG",
+        "Doubly Mild Generalization",
+        "Mao et al. 2024, Doubly Mild Generalization",
+        f"{HERE}.dmg",
+        FREE,
+        caution={"imitation": 1},
     ),
     "epq": AlgorithmInfo(
         "EPQ",
@@ -109,6 +121,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         f"{HERE}.iql",
         FREE,
         discrete=f"{HERE}.iql",
+        caution={"temperature": -1},
     ),
     "mopo": AlgorithmInfo(
         "MOPO",
@@ -117,6 +130,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         f"{HERE}.mopo",
         BASED,
         discrete=f"{HERE}.mopo",
+        caution={"penalty": 1},
     ),
     "morel": AlgorithmInfo(
         "MOReL",
@@ -152,6 +166,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         "Fujimoto and Gu 2021, A Minimalist Approach to Offline RL",
         f"{HERE}.td3bc",
         FREE,
+        caution={"alpha": -1},
     ),
 }
 
@@ -197,7 +212,7 @@ def get_algorithm_for(dataset: Dataset, name: str, origin: str | None = None) ->
     info = ALGORITHMS.get(name)
     if info and info.discrete:
         return cast(Algorithm, importlib.import_module(info.discrete))
-    if info is None and getattr(algorithm, "DISCRETE", False):  # of another package, which says so itself
+    if info is None and extras(algorithm).DISCRETE:
         return algorithm
     from pspo.data.discrete import shown
 
@@ -207,6 +222,11 @@ def get_algorithm_for(dataset: Dataset, name: str, origin: str | None = None) ->
         f"{len(dataset.action_labels)} ({shown(dataset.action_labels)}): choose {able}, or give --continuous if they "
         "are a quantity."
     )
+
+
+def caution_directions(name: str) -> dict[str, int]:
+    """The settings that `--caution` changes; none where an algorithm has no such setting."""
+    return ALGORITHMS[name].caution if name in ALGORITHMS else extras(get_algorithm(name)).CAUTION
 
 
 def get_diagnostics(name: str) -> Diagnostics | None:
@@ -299,7 +319,7 @@ def preset_table(algo: str) -> dict[str, Any]:
     """The file of a built-in algorithm; of any other what its module declares as PRESETS, on top of DEFAULT_PRESETS."""
     if algo in ALGORITHMS:
         return tomllib.loads(resources.files("pspo.algorithms.presets").joinpath(f"{algo}.toml").read_text())
-    return DEFAULT_PRESETS | getattr(get_algorithm(algo), "PRESETS", {})
+    return DEFAULT_PRESETS | extras(get_algorithm(algo)).PRESETS
 
 
 def _dotted(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
