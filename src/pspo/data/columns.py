@@ -190,7 +190,7 @@ def choose(names: list[str], columns: Columns) -> dict[str, list[str]]:
     exact = {p for role, patterns in given.items() for p in patterns if role != "time"} & set(names)
     detected = {role: detect(role, [n for n in names if n not in exact]) for role in ROLES if role not in given}
     claims = given | {role: tuple(members) for role, members in detected.items() if members}
-    chosen = matching(known, claims)
+    chosen = columns_by_role(known, claims)
     if "obs" in chosen and "next_obs" in chosen:
         both_listed = all(role in given and exact.issuperset(given[role]) for role in ("obs", "next_obs"))
         chosen["next_obs"] = paired(chosen["obs"], chosen["next_obs"], both_listed)
@@ -205,7 +205,7 @@ def choose(names: list[str], columns: Columns) -> dict[str, list[str]]:
     return chosen
 
 
-def matching(names: Collection[str], claims: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
+def columns_by_role(names: Collection[str], claims: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
     """The columns that the patterns of each role get; `names` are in the order of the table."""
     known = dict.fromkeys(names)
     owner = _owners(known, claims)
@@ -230,17 +230,19 @@ def fitting(patterns: str | tuple[str, ...], names: list[str], role: str) -> set
 
 def detect(role: str, names: list[str]) -> list[str]:
     """The columns with a usual name of a role; empty if there are none."""
-    found = []
+    matching = []
     if role in ("obs", "action"):
         names = [name for name in names if not _NOT_A_PART.fullmatch(name)]
     for family in FAMILIES.get(role, ()):
         members = [name for name in names if re.fullmatch(family, name, re.IGNORECASE)]
-        if members and found:
-            raise UserError(f"{listed([found[0], members[0]])} could both be the {role} among {listed(names)}: {HOW}.")
-        found = members or found
-    if role == "terminal" and not found:
-        found = [name for name in names if DONE.fullmatch(name)]
-    return found
+        if members and matching:
+            raise UserError(
+                f"{listed([matching[0], members[0]])} could both be the {role} among {listed(names)}: {HOW}."
+            )
+        matching = members or matching
+    if role == "terminal" and not matching:
+        matching = [name for name in names if DONE.fullmatch(name)]
+    return matching
 
 
 def _owners(names: Collection[str], claims: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
@@ -276,14 +278,14 @@ def _fitting(pattern: str, names: Collection[str]) -> list[str]:
 
 
 def _matches(role: str, patterns: tuple[str, ...], names: Collection[str], owner: Mapping[str, str]) -> list[str]:
-    found: dict[str, None] = {}
+    matching: dict[str, None] = {}
     for pattern in patterns:
         shared = role == "time" or (role == "episode" and pattern in names)
         members = [name for name in _fitting(pattern, names) if shared or owner.get(name) == role]
         if not members:
             raise UserError(f"no column fits '{pattern}' ({role}) among {listed(names)}: correct the pattern.")
-        found |= dict.fromkeys(members)
-    return [*found]
+        matching |= dict.fromkeys(members)
+    return [*matching]
 
 
 def natural_key(name: str) -> list[tuple[int, str, int]]:

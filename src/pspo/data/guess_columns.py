@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pspo.core.errors import UserError
-from pspo.data.columns import ROLES, TIME_NAME, Columns, detect, matching, without_ignored
+from pspo.data.columns import ROLES, TIME_NAME, Columns, columns_by_role, detect, without_ignored
 from pspo.data.discrete import one_hot_actions
 from pspo.data.encoder import CYCLES, DAY
 from pspo.data.fit_encoder import MOST_CATEGORIES
@@ -31,7 +31,7 @@ def guess_roles(table: Any, columns: Columns) -> dict[str, list[str]]:
     given = columns.roles()
     # A mere * is for what all others leave, so it comes last.
     rest = [role for role, patterns in given.items() if any(not pattern.strip("*") for pattern in patterns)]
-    chosen = matching(names, {role: patterns for role, patterns in given.items() if role not in rest})
+    chosen = columns_by_role(names, {role: patterns for role, patterns in given.items() if role not in rest})
 
     def free() -> list[str]:
         used = {name for members in chosen.values() for name in members}
@@ -46,7 +46,7 @@ def guess_roles(table: Any, columns: Columns) -> dict[str, list[str]]:
     if "episode" not in chosen and "episode" not in given:
         chosen["episode"] = [name for name in free() if EPISODE_NAME.fullmatch(name)]
     if rest:
-        chosen = matching(names, {role: tuple(members) for role, members in chosen.items() if members} | given)
+        chosen = columns_by_role(names, {role: tuple(members) for role, members in chosen.items() if members} | given)
     elif "obs" not in chosen:
         chosen["obs"] = free()
     return {role: members for role, members in chosen.items() if members}

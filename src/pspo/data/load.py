@@ -145,10 +145,10 @@ def describe_source(source: Any, columns: Columns | Mapping[str, Any] | None = N
         raise UserError(
             f"'{text or type(source).__name__}' has no columns to name: give a table or a folder of tables."
         )
-    found, columns = _find_tables(Path(text), text), as_columns(columns)
-    data = arrow_dataset_of(found.files, found.root)
+    tables, columns = _find_tables(Path(text), text), as_columns(columns)
+    data = arrow_dataset_of(tables.files, tables.root)
     rows = first_rows(data if columns.query is None else sql_table(columns.query, data))
-    return describe(rows, found.name, len(found.files), columns)
+    return describe(rows, tables.name, len(tables.files), columns)
 
 
 def is_name(source: str) -> bool:
@@ -236,12 +236,12 @@ def _read_path(path: Path, given: str, columns: Columns, arrays_have_roles: bool
     # A pipe or a device too: the reader refuses it in its own words.
     if path.exists() and not path.is_dir() and columns.query is None:
         return _read_file(path, columns, arrays_have_roles, encoder)
-    found = _find_tables(path, given)
+    tables = _find_tables(path, given)
     if columns.query is not None:
-        table = sql_table(columns.query, arrow_dataset_of(found.files, found.root))
+        table = sql_table(columns.query, arrow_dataset_of(tables.files, tables.root))
     else:
-        table = table_of_files(found.files, columns, found.root, encoder)
-    return table_dataset(table, columns, {"name": found.name}, encoder)
+        table = table_of_files(tables.files, columns, tables.root, encoder)
+    return table_dataset(table, columns, {"name": tables.name}, encoder)
 
 
 class _Tables(NamedTuple):

@@ -36,8 +36,8 @@ def sql_table(query: str, data: Any) -> Table:
                 yield batch.select(names)
 
     with _result(query, data) as result:
-        schema = result.limit(0).to_arrow_table().schema
-        rows = result.aggregate("count(*)").fetchone()[0]
+        reader = result.to_arrow_reader(BATCH_ROWS)
+        schema, rows = reader.schema, sum(batch.num_rows for batch in reader)
 
     def width(name: str) -> int:
         return width_of(schema.field(name).type, lambda: (c for batch in batches([name]) for c in batch.column(name)))

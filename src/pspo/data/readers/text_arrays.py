@@ -66,6 +66,8 @@ def _with_several(table: dict[str, Any], name: str, array: np.ndarray, names: li
 def _column(name: str, array: np.ndarray) -> Any:
     import pyarrow as pa
 
+    if array.dtype.kind == "M":
+        return pa.array(array.astype("datetime64[us]"))  # Arrow has fewer units
     if array.dtype.kind != "O":
         return pa.array(array)
     values = array.tolist()
