@@ -197,5 +197,5 @@ def test_one_row_of_a_table_is_enough_for_a_new_reader(tmp_path: Path, monkeypat
     (tmp_path / "a.toy").touch()
     assert load_dataset("toy:1") is load_dataset(tmp_path / "a.toy") is made
     assert load.is_name("toy:1")
-    with pytest.raises(UserError, match=r"\.h5, \.toy\)"):
+    with pytest.raises(UserError, match=r"\.h5, \.toy, \.arrow, \.feather\)"):
         load_dataset(__file__)

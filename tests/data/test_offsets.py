@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from pspo.core.errors import UserError
 from pspo.data import Dataset, check, load_dataset, save_dataset
-from pspo.data.encoder import offset_encoder
+from pspo.data.encoder import Encoder, offset_encoder
 from pspo.data.normalise import fit_normaliser
+from pspo.data.offsets import subtract
 from pspo.dynamics.fit import fit_targets
 from pspo.envs.task import get_task
-from tests.data.made_up_data import clean_d4rl
+from tests.data.made_up_data import clean_d4rl, clean_fields
 
 ROWS = 600
 OFFSETS = [1700020000.0, 6378137.0, 0.0]
@@ -49,7 +50,50 @@ def columns_of(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return table | {"action": arrays["actions"][:, 0], "reward": arrays["rewards"], "terminal": arrays["terminals"]}
 
 
+def constructed(arrays: dict[str, np.ndarray], **options: Any) -> Dataset:
+    """By the public constructor."""
+    fields = {"obs": "observations", "action": "actions", "reward": "rewards", "next_obs": "next_observations"}
+    bounds = {"action_low": arrays["actions"].min(axis=0), "action_high": arrays["actions"].max(axis=0)}
+    ends = {"terminal": arrays["terminals"], "timeout": np.zeros(ROWS, bool)}
+    given = {field: arrays[name] for field, name in fields.items()}
+    if isinstance(encoder := options.get("encoder"), Encoder):  # then arrays are encoded already
+        given |= {field: subtract(given[field], encoder.offsets) for field in ("obs", "next_obs")}
+    return Dataset(**given, **bounds, **ends, **options)
+
+
+def minari_dataset(folder: Path, arrays: dict[str, np.ndarray]) -> str:
+    """As Minari stores it: one observation more than steps in each episode."""
+    minari = pytest.importorskip("minari")
+    from gymnasium.spaces import Box
+    from minari.data_collector import EpisodeBuffer
+
+    buffers = []
+    for number, stop in enumerate(np.flatnonzero(arrays["terminals"]) + 1):
+        rows = slice(stop - 50, stop)
+        observations = np.concatenate([arrays["observations"][rows], arrays["next_observations"][stop - 1 : stop]])
+        flags = {"terminations": list(arrays["terminals"][rows]), "truncations": [False] * 50}
+        steps = {"actions": arrays["actions"][rows], "rewards": list(arrays["rewards"][rows])}
+        contents: Any = {"observations": observations, **steps, **flags}
+        buffers.append(EpisodeBuffer(id=number, **contents))
+    name = f"toy/log-v{len([*folder.glob('toy/*')])}"
+    boxes = {
+        f"{what}_space": Box(-np.inf, np.inf, (arrays[f"{what}s"].shape[1],), np.float64)
+        for what in ("observation", "action")
+    }
+    minari.create_dataset_from_buffers(name, buffers, algorithm_name="test", **boxes)
+    return f"minari:{name}"
+
+
+@pytest.fixture(autouse=True)
+def minari_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+
+
 def through(way: str, folder: Path, arrays: dict[str, np.ndarray], **options: Any) -> Dataset:
+    if way == "constructor":
+        return constructed(arrays, **options)
+    if way == "minari":
+        return load_dataset(minari_dataset(folder, arrays), **options)
     table, path = columns_of(arrays), folder / f"log.{way}"
     if way == "csv":
         pyarrow.csv.write_csv(pa.table(table), path)
@@ -71,7 +115,8 @@ def offsets(data: Dataset) -> list[float] | None:
     return None if data.encoder is None else data.encoder.offsets.tolist()
 
 
-WAYS = ("dictionary", "named arrays", "frame", *FORMATS)
+WAYS = ("dictionary", "named arrays", "frame", "constructor", "minari", *FORMATS)
+pytestmark = pytest.mark.filterwarnings("ignore")  # Minari's own
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -220,3 +265,20 @@ def test_ordinary_actions_and_rewards_get_no_note() -> None:
 def test_a_simulator_refuses_data_whose_offset_it_does_not_know() -> None:
     with pytest.raises(UserError, match="has columns that are encoded"):
         get_task("liquidation").require_fit("the dataset 'x'", load_dataset(log()))
+
+
+def test_the_constructor_keeps_every_minute_and_its_names() -> None:
+    clock = 1.7e9 + 60.0 * np.arange(2001)
+    fields = clean_fields(rows=2000)
+    fields["obs"], fields["next_obs"] = clock[:-1, None], clock[1:, None]
+    data = Dataset(**fields, obs_names=("clock",))
+    assert len(np.unique(data.obs)) == 2000
+    assert (data.obs_names, data.raw_obs_names) == (("clock",), ("clock",))
+    np.testing.assert_array_equal(data.obs + data.encoder.offsets, fields["obs"])  # pyright: ignore[reportOptionalMemberAccess]
+    assert dataclasses.replace(data, name="other").hash == data.hash
+    assert load_dataset(data) is data
+
+
+def test_a_named_dataset_is_not_read_for_a_run_with_another_encoder() -> None:
+    with pytest.raises(UserError, match="'liquidation' was encoded otherwise than the data of the run"):
+        load_dataset("liquidation", size=100, encoder=offset_encoder(np.ones(7)))

@@ -19,14 +19,14 @@ from pspo.core.errors import UserError
 from pspo.data import Dataset, load_dataset, lost_in, save_dataset
 from pspo.data import save as save_module
 from pspo.data.column_order import in_order_of
-from pspo.data.load import READERS
+from pspo.data.load import FILE_READERS
 from tests.data.made_up_data import clean_fields, datasets
 
 KEEP_ALL = (".npz", ".hdf5", ".parquet")
 
 
 def test_every_readable_format_can_be_written() -> None:
-    assert set(save_module.WRITERS) == set(READERS)
+    assert set(save_module.WRITERS) == set(FILE_READERS)
 
 
 @given(datasets(gaps=True), st.sampled_from(KEEP_ALL))

@@ -11,6 +11,7 @@ from pspo.algorithms import get_algorithm
 from pspo.algorithms.registry import preset
 from pspo.core.config import build, flatten
 from pspo.core.errors import UserError
+from pspo.data.load import readable_suffixes
 from pspo.experiments.cells import Source, by_method, expand, models_key, require_same_config, resolve
 from pspo.experiments.declarations import EXPERIMENTS, METHODS, get_experiment
 from pspo.report.published import published
@@ -96,6 +97,14 @@ def test_a_stopped_grid_has_every_method_once_before_any_twice(tmp_path):
         ("liquidation", "pspo", 0),
         ("liquidation", "pspo", 1),
     ]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow", ".feather", ".npz", ".hdf5", ".h5", ".ARROW"])
+def test_every_file_that_can_be_read_can_be_a_dataset_of_a_grid(tmp_path, suffix):
+    assert suffix.lower() in readable_suffixes()
+    path = tmp_path / f"liquidation-own{suffix}"
+    path.touch()
+    assert resolve(str(path), None) == Source("liquidation-own", str(path), "liquidation")
 
 
 def test_other_settings_go_to_another_folder_and_other_seeds_do_not(tmp_path):

@@ -18,6 +18,7 @@ from pspo.report.markup import figure, number, table, text
 from pspo.report.run.contents import read_contents
 from pspo.report.run.liquidation_policy import _learned_threshold, _price_distribution, policy_map, save_policy_png
 from pspo.report.run.model_quality import model_quality_section
+from pspo.report.run.reproduce import caveat
 from pspo.report.statistics import rank_correlation
 from tests.report import made_up_run as made_up
 
@@ -123,3 +124,14 @@ def test_no_notice_where_an_algorithm_has_no_reference_or_calibration(tmp_path: 
     section = model_quality_section(read_contents(run))
     for notice in ("The calibration of the models was not recorded", "The reference policy’s fit was not recorded"):
         assert notice in section
+
+
+@pytest.mark.parametrize("source", ["gone.csv", "gone.arrow", "gone.feather", "logs/*.arrow", "hopper-medium-v2"])
+def test_a_dataset_with_a_name_can_be_named_again(source: str, tmp_path: Path) -> None:
+    contents = read_contents(made_up.write_run(tmp_path / "run", config=made_up.config(dataset=source)))
+    assert caveat(contents) == ""
+
+
+def test_a_dataset_from_memory_has_to_be_saved_first(tmp_path: Path) -> None:
+    contents = read_contents(made_up.write_run(tmp_path / "run", config=made_up.config(dataset="my-frame")))
+    assert "passed from memory under the name “my-frame”" in caveat(contents)

@@ -49,7 +49,9 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what was assumed or dropped while reading the data
     obs_names: tuple[str, ...] = ()  # of the state's columns, where they are known
     action_names: tuple[str, ...] = ()
-    encoder: Encoder | None = None  # what raw columns became columns of obs, where they are not the same
+    # What raw columns became columns of obs, where they are not the same: None if obs are to be stored as they are.
+    # Left out, obs and next_obs are raw: columns whose differences float32 would round away get an offset.
+    encoder: Encoder | None = FIT  # pyright: ignore[reportAssignmentType]
     # (n,) bool: false where the next state of a terminal was never logged; next_obs then repeats obs, and no model
     # may learn from it. All true unless given.
     next_known: np.ndarray = None  # pyright: ignore[reportAssignmentType]
@@ -74,6 +76,8 @@ class Dataset:
     def __post_init__(self) -> None:
         if len(self.action_labels):
             self._code_actions()
+        if self.encoder == FIT:
+            self._encode()
         for field, axes in (("obs", 2), ("action", 2), ("reward", 1), ("next_obs", 2)):
             self._set(field, frozen_floats(field, getattr(self, field), axes))
         for field in ("terminal", "timeout"):
@@ -109,6 +113,15 @@ class Dataset:
         self._set("action", coded.one_hot())
         for field, bound in (("action_low", -1.0), ("action_high", 1.0)):
             self._set(field, np.full(len(coded.labels), bound, np.float32))
+
+    def _encode(self) -> None:
+        """What readers do to arrays before they make a dataset of them."""
+        fields = {"observations": "obs", "next_observations": "next_obs", "actions": "action", "rewards": "reward"}
+        fields |= {"obs_names": "obs_names", "name": "name", "notes": "notes"}
+        arrays = {name: getattr(self, field) for name, field in fields.items()}
+        self._set("encoder", encode_arrays(arrays, FIT))
+        for name, field in fields.items():
+            self._set(field, arrays[name])
 
     def _freeze_names(self, field: str, columns: int) -> None:
         names = tuple(str(name) for name in getattr(self, field))

@@ -1,6 +1,7 @@
 """Load a dataset from whatever the user gives: a name, a file, a data frame, or arrays in memory.
 
-Two tables list the readers: NAMED_READERS for sources with a name, FILE_READERS for files by their suffix.
+Three tables list the readers: NAMED_READERS for sources with a name, and by their suffix FILE_READERS for files and
+TABLE_READERS (in `readers/several.py`) for files that may also be one of several.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _find_d4rl(source: str, progress: Progress) -> Loader | None:
 
 def _find_minari(source: str, progress: Progress) -> Loader | None:
     identifier = source.removeprefix(minari.PREFIX)
-    return None if identifier == source else lambda: minari.load_minari(identifier)
+    return None if identifier == source else lambda encoding=FIT: minari.load_minari(identifier, encoding)
 
 
 NAMED_READERS = (
@@ -87,8 +88,12 @@ FILE_READERS: dict[str, Loader] = {
     ".hdf5": load_hdf5,
     ".h5": load_hdf5,
 }
-READERS = FILE_READERS  # the name in version 0.1
 EXAMPLES = ", ".join(reader.example for reader in NAMED_READERS)
+
+
+def readable_suffixes() -> list[str]:
+    """The ends of the names of all files that can be read."""
+    return [*dict.fromkeys((*FILE_READERS, *TABLE_READERS))]
 
 
 def load_dataset(
@@ -120,7 +125,7 @@ def load_dataset(
     arrays_have_roles &= columns.choose_columns() or not columns.bounds()
     if named is not None:
         refuse_columns(source, columns)  # before a download
-        dataset = _with_known_columns(_with_options(source, named, options), source, columns)
+        dataset = _with_known_columns(_with_options(source, named, options, encoder), source, columns)
     elif options:
         raise UserError(f"options {', '.join(options)} apply only to named datasets: {EXAMPLES}.")
     else:
@@ -221,12 +226,17 @@ def _with_bounds(dataset: Dataset, columns: Columns) -> Dataset:
     return dataclasses.replace(dataset, notes=notes, **bounds)
 
 
-def _with_options(name: str, load: Loader, options: dict[str, Any]) -> Dataset:
-    known = inspect.signature(load).parameters
+def _with_options(name: str, load: Loader, options: dict[str, Any], encoder: Encoding) -> Dataset:
+    takes = inspect.signature(load).parameters
+    known = [option for option in takes if option != "encoding"]
     for option in options:
         if option not in known:
             raise unknown_name(f"option of dataset '{name}'", option, known)
-    return load(**options)
+    if "encoding" in takes:
+        return load(**options, encoding=encoder)
+    dataset = load(**options)
+    require_same(dataset.encoder, encoder, name)
+    return dataset
 
 
 def _read_path(path: Path, given: str, columns: Columns, arrays_have_roles: bool, encoder: Encoding) -> Dataset:
@@ -282,7 +292,7 @@ def _read_file(path: Path, columns: Columns, arrays_have_roles: bool, encoder: E
     if load is None:
         raise UserError(
             f"'{path}' cannot be read as a dataset: "
-            f"give a file ({', '.join(FILE_READERS)}) or a name such as {EXAMPLES}."
+            f"give a file ({', '.join(readable_suffixes())}) or a name such as {EXAMPLES}."
         )
     columns_or_none = columns if arrays_have_roles or suffix in TABLE_READERS else None
     if len(inspect.signature(load).parameters) > 2:

@@ -17,7 +17,7 @@ from typing import Any
 from pspo.algorithms import get_algorithm, preset
 from pspo.core.config import build, flatten, without_version
 from pspo.core.errors import UserError
-from pspo.data.load import BUILT_IN, FILE_READERS
+from pspo.data.load import BUILT_IN, readable_suffixes
 from pspo.data.readers.d4rl import d4rl_name
 from pspo.envs.task import get_task, known_tasks
 from pspo.experiments.declarations import get_method
@@ -138,7 +138,7 @@ def resolve(dataset: str, folder: Path | None) -> Source:
     if dataset in BUILT_IN:
         return Source(dataset, dataset, dataset)
     path = Path(dataset)
-    if path.suffix.lower() in FILE_READERS:
+    if path.suffix.lower() in readable_suffixes():
         return _resolve_file(path)
     full = d4rl_name(dataset)
     if full is None:

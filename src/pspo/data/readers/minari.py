@@ -8,11 +8,12 @@ import numpy as np
 
 from pspo.core.errors import UserError
 from pspo.data.dataset import Dataset
+from pspo.data.encode_arrays import FIT, Encoding
 
 PREFIX = "minari:"
 
 
-def load_minari(identifier: str) -> Dataset:
+def load_minari(identifier: str, encoding: Encoding = FIT) -> Dataset:
     """The dataset of that ID, with the true next observation of every step, including the last."""
     try:
         import minari
@@ -30,7 +31,7 @@ def load_minari(identifier: str) -> Dataset:
     except Exception as error:  # Minari checks little: a damaged file can raise anything
         reason = " ".join(f"{type(error).__name__} {error}".split())[:200].rstrip(".")
         raise UserError(f"the Minari dataset '{identifier}' cannot be read ({reason}): download it again.") from None
-    return Dataset.from_arrays({**arrays, "name": identifier.replace("/", "-")})
+    return Dataset.from_arrays({**arrays, "name": identifier.replace("/", "-")}, encoder=encoding)
 
 
 def _arrays(source: Any, identifier: str) -> dict[str, Any]:
@@ -39,10 +40,11 @@ def _arrays(source: Any, identifier: str) -> dict[str, Any]:
     if labels is None:
         _parts(source.action_space, "actions", identifier, keys_allowed=False)
     rows, widths = int(source.total_steps), [part.shape[0] for part in obs_parts.values()]
-    wide = any(np.dtype(part.dtype).itemsize > 4 for part in obs_parts.values())  # may need an offset
-    obs, next_obs = (np.empty((rows, sum(widths)), np.float64 if wide else np.float32) for _ in range(2))
-    action = np.empty((rows, source.action_space.shape[0]), np.float32) if labels is None else np.empty(rows, np.int64)
-    reward, terminal, timeout = np.empty(rows, np.float32), np.zeros(rows, bool), np.zeros(rows, bool)
+    kind = _kind(*obs_parts.values())
+    obs, next_obs = (np.empty((rows, sum(widths)), kind) for _ in range(2))
+    shape = (rows, *source.action_space.shape)
+    action = np.empty(shape, _kind(source.action_space) if labels is None else np.int64)
+    reward, terminal, timeout = np.empty(rows, np.float64), np.zeros(rows, bool), np.zeros(rows, bool)
     start = 0
     for episode in source.iterate_episodes():
         here = slice(start, start + len(episode.rewards))
@@ -67,6 +69,11 @@ def _arrays(source: Any, identifier: str) -> dict[str, Any]:
     low, high = source.action_space.low, source.action_space.high
     bounds = {"action_low": low, "action_high": high} if np.isfinite([low, high]).all() else {}
     return {**arrays, "terminals": terminal, "timeouts": timeout, **bounds}
+
+
+def _kind(*spaces: Any) -> type[np.floating]:
+    """Float64 where a number may need an offset or a note."""
+    return np.float64 if any(np.dtype(space.dtype).itemsize > 4 for space in spaces) else np.float32
 
 
 def _labels(space: Any) -> list[int] | None:

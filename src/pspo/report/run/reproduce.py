@@ -10,7 +10,7 @@ from pspo.algorithms import get_algorithm
 from pspo.algorithms.registry import preset
 from pspo.core.config import build, flatten, setting_word
 from pspo.core.errors import UserError
-from pspo.data.load import BUILT_IN, READERS, is_name
+from pspo.data.load import BUILT_IN, is_name, readable_suffixes
 from pspo.data.readers.d4rl import d4rl_name
 from pspo.report.run.contents import Contents
 from pspo.runs.command import source_words
@@ -63,7 +63,7 @@ def command(contents: Contents) -> list[str]:
 def caveat(contents: Contents) -> str:
     """Why the command may not be enough; empty where it is."""
     source = str(contents.config.get("dataset", ""))
-    readable = is_name(source) or Path(source).suffix.lower() in READERS or set(source) & set("*?[,")
+    readable = is_name(source) or Path(source).suffix.lower() in readable_suffixes() or set(source) & set("*?[,")
     if not readable and not Path(source).exists():
         return f"The dataset was passed from memory under the name “{source}”: save it to a file and name that instead."
     if preset_values(contents) is None:
