@@ -120,7 +120,7 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 def _describe(arguments: argparse.Namespace) -> None:
     from pspo.data.load import describe_source
 
-    print(describe_source(arguments.dataset, dataset_options(arguments)["columns"]))
+    show(describe_source(arguments.dataset, dataset_options(arguments)["columns"]))
 
 
 def _load(arguments: argparse.Namespace) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 # C0 but tab and newline, DEL, C1, and marks that reorder the text around them.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _IN_ASCII = {"±": "+-", "×": "x", "−": "-", "–": "-", "—": "-", "…": "...", "’": "'", "“": '"', "”": '"'}
 READABLE = "pspo-readable"
 NARROWEST = 60  # columns of a table
@@ -25,7 +25,7 @@ NARROWEST = 60  # columns of a table
 
 def printable(text: str) -> str:
     """The text with control characters made visible; newlines and tabs stay."""
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def in_one_line(text: str) -> str:

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from pspo.core.errors import UserError
+from pspo.core.terminal import CONTROL, in_one_line, printable
 from pspo.data.columns import ENDS, ROLES, SINGLE, Columns
 from pspo.data.guess_columns import guess_options, guess_roles
 from pspo.data.readers.arrow_files import short_reason
@@ -40,7 +41,7 @@ def describe(first: FirstRows, name: str, files: int, columns: Columns) -> str:
     table = first.table
     chosen = guess_roles(table, columns)
     others: dict[str, Any] = guess_options(table, chosen, columns) | {
-        key: value if len(value) > 1 else value[0] for key, value in columns.given().items() if key in OTHERS
+        key: value[0] if key == "sql" else _single(value) for key, value in columns.given().items() if key in OTHERS
     }
     lines = [
         f"# How to read '{name}' ({_count(files, 'file')}, {_count(first.rows, 'row')}).",
@@ -50,7 +51,7 @@ def describe(first: FirstRows, name: str, files: int, columns: Columns) -> str:
     for role in ROLES:
         members = chosen.get(role, [])
         if members:
-            lines.append(f"{role} = {_value(members if role not in SINGLE else members[0])}")
+            lines.append(f"{role} = {_value(_single(members) if role in SINGLE else members)}")
         elif role in ("obs", "action", "reward") or (role == "episode" and not set(ENDS) & set(chosen)):
             lines.append(f'# {role} = "..."  # name it')
     lines += [f"{key} = {_value(others[key])}" for key in OTHERS if key in others]
@@ -64,11 +65,19 @@ def describe(first: FirstRows, name: str, files: int, columns: Columns) -> str:
     for column in table.column_names:
         what = _contents(table.column(column))
         lines.append(f"#   {column:<{width}}  {used.get(column, 'not used'):<10}  {what}")
-    return "\n".join(lines)
+    # Names of columns and files come from elsewhere: none of them may end a comment, or change how the text is shown.
+    return "\n".join(in_one_line(printable(line)) for line in lines)
+
+
+def _single(members: Sequence[str]) -> str | Sequence[str]:
+    """The only column of a role; in a list where its name would be read as several."""
+    return members[0] if len(members) == 1 and "," not in members[0] else members
 
 
 def _value(value: bool | str | Sequence[str]) -> str:
-    return json.dumps(value, ensure_ascii=False)  # texts, flags and lists of texts are the same in TOML
+    """As TOML: JSON, with escapes for the characters that TOML or a terminal would not take as text."""
+    text = json.dumps(value, ensure_ascii=False)
+    return CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _contents(column: Any) -> str:

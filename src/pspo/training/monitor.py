@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pspo.core.progress import Progress, silent
+from pspo.core.terminal import show
 from pspo.training.trackers import Tracker, no_tracker
 
 
@@ -14,7 +15,7 @@ from pspo.training.trackers import Tracker, no_tracker
 class Monitor:
     progress: Progress = silent
     """Called as (stage, done, total, numbers to show)."""
-    message: Callable[[str], None] = print
+    message: Callable[[str], None] = show
     """Called with a sentence for the user."""
     tracker: Callable[[Path], Tracker] = no_tracker
     """Called once with the run's folder; returns what receives every row of metrics."""
