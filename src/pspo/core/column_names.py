@@ -24,7 +24,8 @@ def positions(given: Sequence[str], wanted: Sequence[str], what: str) -> list[in
     if len(position) < len(given):
         twice = next(name for index, name in enumerate(given) if position[name] != index)
         raise UserError(f"{what} has the column '{twice}' twice: give every column once.")
-    missing, unknown = [name for name in wanted if name not in position], [name for name in given if name not in wanted]
+    known = set(wanted)
+    missing, unknown = [name for name in wanted if name not in position], [name for name in given if name not in known]
     if missing or unknown:
         problems = [f"lacks {listed(missing)}"] * bool(missing) + [f"has the unknown {listed(unknown)}"] * bool(unknown)
         raise UserError(f"{what} {' and '.join(problems)}: give {listed(wanted)}, in any order.")

@@ -58,23 +58,27 @@ def _table(path: Path, columns: Columns, more: Mapping[str, Any], encoding: Enco
     with csv.open_csv(path, parse_options=parse, convert_options=_convert({})) as start:
         schema = start.schema  # as guessed from the first block
         first = next(iter(start), None)
+    names, types = (
+        schema.names,
+        dict(zip(schema.names, schema.types, strict=True)),
+    )  # a schema makes new lists each time
 
     def guess(name: str) -> Any:
         """Texts that are mostly numbers are numbers, of which some are wrong."""
-        if name not in schema.names:
+        if name not in types:
             return more[name]
-        kind = schema.field(name).type
+        kind = types[name]
         if first is not None and pa.types.is_string(kind) and _are_mostly_numbers(first.column(name)):
             return pa.float32()
         return kind
 
-    chosen = choose([*schema.names, *(name for name in more if name not in schema.names)], columns)
+    chosen = choose([*names, *(name for name in more if name not in types)], columns)
     states = state_kinds(chosen, guess, columns, encoding)
     kinds = {}
-    for role, names in sorted(chosen.items(), key=lambda item: item[0] == "time"):
-        for name in set(names) & set(schema.names):  # a time last: it keeps its digits where it is part of the state
+    for role, members in sorted(chosen.items(), key=lambda item: item[0] == "time"):
+        for name in types.keys() & members:  # a time last: it keeps its digits where it is part of the state
             state = states.get(name) if role in STATES else None
-            kind = guess(name) if role == "action" and not columns.is_discrete else schema.field(name).type
+            kind = guess(name) if role == "action" and not columns.is_discrete else types[name]
             kinds[name] = _state_kind(state, guess(name)) if state else _kind(role, kind, columns.is_discrete)
 
     def batches(names: list[str]) -> Iterator[Any]:
@@ -96,7 +100,7 @@ def _table(path: Path, columns: Columns, more: Mapping[str, Any], encoding: Enco
         """Of actions what they are in the file: labels are read as float64."""
         return guess(name) if name in chosen["action"] else kinds[name]
 
-    return Table(schema.names, _count_lines(path), batches, exact=False, wide_batches=wide_batches, kind=declared)
+    return Table(names, _count_lines(path), batches, exact=False, wide_batches=wide_batches, kind=declared)
 
 
 def _kind(role: str, guessed: Any, discrete: bool | None) -> Any:
