@@ -101,6 +101,17 @@ def test_check_warns_of_small_numbers() -> None:
     assert "columns affected: 3" in obs.message
 
 
+@pytest.mark.parametrize("exponent", [-128, -132, -140])
+def test_check_says_that_numbers_below_those_of_float32_count_as_constant(exponent: int) -> None:
+    data = in_unit(2.0**exponent)
+    norm = fit_normaliser(data)
+    assert norm.obs_std.tolist() == [1.0, 1.0, 1.0]
+    obs, reward = check(data)
+    assert (obs.code, reward.code) == ("tiny-obs", "tiny-reward")
+    assert "so this counts as constant: log it in a larger unit." in obs.message
+    assert "columns affected: 3" in obs.message
+
+
 def test_check_warns_of_numbers_that_float32_has_rounded() -> None:
     fields = clean_fields(rows=600)
     for name in ("obs", "next_obs"):

@@ -16,6 +16,7 @@ from pspo.data.load import load_dataset
 from pspo.data.outliers import outliers
 from pspo.data.row_keys import row_keys
 from pspo.data.row_order import clocks, looks_shuffled, rows_are_independent
+from pspo.data.scales import too_small
 
 # Bounds and actions may have been rounded differently on their way to float32; relative to the width of the bounds.
 BOUND_SLACK = 1e-6
@@ -226,12 +227,16 @@ def _small_ranges(dataset: Dataset) -> Iterator[Finding]:
         with np.errstate(invalid="ignore"):  # values that are not finite have their own finding
             width, step = high - low, np.spacing(np.maximum(-low, high).astype(np.float32)).astype(np.float64)
         whole = (values == np.rint(values)).all(axis=0)  # exact in float32
-        rounded = (width > 0) & (width < FEW_STEPS * step) & ~whole
+        lost = (width > 0) & too_small(values, width)
+        for column in np.flatnonzero(lost)[:1]:
+            remedy = "float32 has no such numbers, so this counts as constant: log it in a larger unit"
+            yield Finding("warning", f"tiny-{field}", f"{_varies(dataset, field, column, low, high, lost)}: {remedy}.")
+        rounded = (width > 0) & (width < FEW_STEPS * step) & ~whole & ~lost
         for column in np.flatnonzero(rounded)[:1]:
             what, steps = _varies(dataset, field, column, low, high, rounded), round(width[column] / step[column])
             message = f"{what}, which is {steps} steps of float32: save it as float64, with all its digits."
             yield Finding("warning", f"rounded-{field}", message)
-        small = (width > 0) & (width < SMALL_RANGE) & ~rounded
+        small = (width > 0) & (width < SMALL_RANGE) & ~rounded & ~lost
         for column in np.flatnonzero(small)[:1]:
             remedy = "it counts as much as any other column, so remove it if this is noise, or check its unit"
             message = f"{_varies(dataset, field, column, low, high, small)}: {remedy}."

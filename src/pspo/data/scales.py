@@ -13,6 +13,13 @@ def varies(std: np.ndarray, largest: np.ndarray) -> np.ndarray:
     return std > np.maximum(ROUNDING * largest, TINY)
 
 
+def too_small(values: np.ndarray, width: np.ndarray) -> np.ndarray:
+    """Which columns of a table, as wide as given, vary only by less than devices can tell from zero."""
+    small = width < 1e6 * TINY  # of all others the standard deviation need not be known
+    small[small] = values[:, small].std(axis=0, dtype=np.float64) <= TINY
+    return small
+
+
 def std_or_one(std: np.ndarray, largest: np.ndarray) -> np.ndarray:
     """Standard deviations to divide by: 1 for a constant column."""
     return np.where(varies(std, largest), std, 1.0)
