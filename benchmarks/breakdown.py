@@ -19,6 +19,7 @@ from benchmarks.cases import Case
 from pspo.algorithms.pspo import algorithm as pspo
 from pspo.algorithms.pspo.evaluation import q_values
 from pspo.algorithms.pspo.improvement import Sampled, improve, policy_loss
+from pspo.algorithms.pspo.rollout import REFERENCE_ROLLOUTS
 from pspo.data.normalise import squash
 from pspo.dynamics.ensemble import Prediction, draw_next, model_inputs
 from pspo.dynamics.persistent_rollouts import antithetic_noise
@@ -75,7 +76,7 @@ def _draws(case: Case, data: Any, obs: Array, mu: Mixture, policy: Mixture, key:
     config, keys = case.config, jax.random.split(key, 8)
     at_rollouts = [Mixture(*(part[config.real_batch :] for part in m)) for m in (mu, policy)]
     reference, own = (m.sample(k, 1)[0] for m, k in zip(at_rollouts, keys[:2], strict=True))
-    from_mu = jax.random.bernoulli(keys[2], config.reference_rollouts, (obs.shape[0], 1))
+    from_mu = jax.random.bernoulli(keys[2], REFERENCE_ROLLOUTS, (obs.shape[0], 1))
     n = config.action_samples
     even = jnp.zeros((min(config.active, case.setup.arrays.pool.size), obs.shape[0]))
     return {

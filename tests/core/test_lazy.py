@@ -50,7 +50,16 @@ def test_no_package_writes_its_own() -> None:
     assert own == []
 
 
-def test_the_package_itself_loads_no_array_library() -> None:
-    code = "import sys, pspo; print(sorted({'jax', 'numpy', 'scipy', 'equinox', 'rich'} & set(sys.modules)))"
+def test_no_public_name_is_also_a_module_of_its_package() -> None:
+    """Importing the module would put it in the place of the name."""
+    for package in LAZY:
+        module = importlib.import_module(package)
+        modules = {path.stem for path in Path(str(module.__file__)).parent.iterdir()}
+        assert not modules & set(module.__all__), package
+
+
+@pytest.mark.parametrize("package", ["pspo", "pspo.training", "pspo.experiments", "pspo.evaluation"])
+def test_the_package_itself_loads_no_array_library(package: str) -> None:
+    code = f"import sys, {package}; print(sorted({{'jax', 'numpy', 'scipy', 'equinox', 'rich'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pspo.algorithms import ALGORITHMS, get_algorithm
 from pspo.algorithms.epq.algorithm import Config as EPQConfig
 from pspo.core import renamed
 from pspo.core.config import Bounds, build, keys
@@ -69,6 +70,8 @@ def test_an_old_value_is_renamed_for_its_own_setting_only(setting: tuple[str, st
 def test_a_removed_setting_is_dropped_at_its_neutral_value_only(name: str, value: Any) -> None:
     assert new_setting(name, value) is None
     assert new_setting(f"model.{name}", str(value)) is None
+    assert new_setting(name, f"{value:.3f}") is None
+    assert new_setting(name, "many") == (name, "many")
     assert new_setting(name, 7) == (name, 7)
     assert new_settings({name: value, "gamma": 0.9}) == {"gamma": 0.9}
 
@@ -104,7 +107,21 @@ def test_the_value_of_an_old_name_is_checked_like_any_other() -> None:
         build(Outer, {"target_rate": 2})
 
 
-@pytest.mark.parametrize("name", ["policy_wait", "actor_rate", "model.trust", "nonsense"])
+@pytest.mark.parametrize(("name", "value"), REMOVED.items())
+def test_a_removed_setting_at_another_value_is_refused_in_one_sentence(name: str, value: float) -> None:
+    with pytest.raises(UserError, match=rf"^the setting '{name}' is gone: it is always {value} now, and not 0\.7"):
+        build(Outer, {name: 0.7})
+    with pytest.raises(UserError, match="is gone"):
+        build(Outer, {name: "nan"})
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_no_algorithm_has_a_setting_with_a_removed_name(algo: str) -> None:
+    """It would be dropped from a stored run."""
+    assert not {name.rpartition(".")[2] for name in keys(get_algorithm(algo).Config)} & set(REMOVED)
+
+
+@pytest.mark.parametrize("name", ["actor_rate", "model.trust", "nonsense"])
 def test_an_old_name_that_the_configuration_does_not_have_is_unknown(name: str) -> None:
     with pytest.raises(UserError, match=f"unknown key '{name}'"):
         build(Outer, {name: 5})

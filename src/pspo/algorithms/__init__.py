@@ -1,7 +1,8 @@
-"""PSPO and the fourteen baselines: one module of functions each, read top to bottom; no base class.
+"""PSPO and the fourteen baselines: functions, read top to bottom; no base class.
 
+Each is one file, or a folder whose algorithm.py comes last in its order: pspo/, adm/, cql/, epq/, morel/ and pmdb/.
 registry.py is the table of all of them, contract.py what the training loop asks of one, common/ what several share,
-presets/ their numbers. PSPO itself is the folder pspo/. Called by training, evaluation, report, experiments and cli.
+presets/ their numbers, caution.py what `--caution` changes. Called by the layers below, from collecting to cli.
 """
 
 from pspo.algorithms.registry import (

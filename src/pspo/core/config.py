@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pspo.core.errors import UserError, unknown_name
-from pspo.core.renamed import VALUES, new_setting
+from pspo.core.renamed import VALUES, new_setting, removed
 
 C = TypeVar("C")
 
@@ -86,6 +86,11 @@ def build(cls: type[C], *layers: dict[str, Any]) -> C:
                 renamed = new_setting(name, value, of_epq="support_threshold" in known)
                 if renamed is None:
                     continue  # a removed setting of an older version, at the value that changes nothing
+                if (constant := removed(name)) is not None:
+                    raise UserError(
+                        f"the setting '{name}' is gone: it is always {constant} now, and not {value}; leave it out, or "
+                        "use the version of pspo that has it."
+                    )
                 if renamed[0] not in known or renamed[0] == name:
                     raise unknown_name("key", name, known)
                 warnings.warn(f"{name} is now called {renamed[0]}; the old name works until version 0.3.", stacklevel=2)

@@ -36,8 +36,8 @@ VALUES = {
     ("rewards", "spread"): "std",
 }
 
-REMOVED = {"policy_wait": 0}
-"""Settings that are gone, with the value that means what happens now."""
+REMOVED = {"policy_wait": 0, "prior_temperature": 0.05, "reference_rollouts": 0.2}
+"""Settings that are gone, with the value that means what happens now. No algorithm may have a setting of that name."""
 
 METRICS = {
     "chain_age": "rollout_age",
@@ -67,10 +67,23 @@ EPQ = {"tau": "support_threshold", "target_rate": "target_tau"}
 def new_setting(name: str, value: Any, of_epq: bool = False) -> tuple[str, Any] | None:
     """The present name and value of a setting; None for one that is gone and had no effect."""
     path, dot, last = name.rpartition(".")
-    if last in REMOVED and str(REMOVED[last]) == str(value):
+    if last in REMOVED and _equal(value, REMOVED[last]):
         return None
     last = EPQ[last] if of_epq and last in EPQ else SETTINGS.get(last, last)
     return f"{path}{dot}{last}", VALUES.get((last, value), value) if isinstance(value, str) else value
+
+
+def removed(name: str) -> float | None:
+    """What a setting that is gone always is now; None for any other."""
+    return REMOVED.get(name.rpartition(".")[2])
+
+
+def _equal(value: Any, constant: float) -> bool:
+    """Also of a text, as the command line gives it."""
+    try:
+        return float(value) == constant
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 def new_settings(settings: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a policy is worth: in its simulator, from the dataset alone (ope/), and in a single state (inspect/).
 
 ope and inspect share problem.py (what is evaluated) and models_and_critics.py (the models and critics behind it).
-Called by training (simulator.py), experiments and cli. The names below are imported when they are first used.
+Called by training and cli. The names below are imported when they are first used.
 """
 
 from typing import TYPE_CHECKING

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pspo.algorithms.pspo import rollout
 from pspo.algorithms.pspo.improvement import Policies, improvement
 from pspo.algorithms.pspo.rollout import rollout_action
 from pspo.core.errors import UserError
@@ -100,12 +101,13 @@ def test_the_value_of_the_mode_is_refused_with_weights() -> None:
         made_config(value_of="mode")
 
 
-def test_rollouts_by_the_mode_have_no_noise() -> None:
+def test_rollouts_by_the_mode_have_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout, "REFERENCE_ROLLOUTS", 0.0)
     obs = f32(np.random.default_rng(1).normal(size=(9, 2)))
     setup, state = made_setup(), start()
     modes = np.asarray(state.params.policy.unit_action(setup.norm.encode(obs)))
     for fraction, least, most in ((0.0, 0.0, 0.0), (0.5, 0.1, 0.9), (1.0, 1.0, 1.0)):
-        config = made_config(mode_rollouts=fraction, reference_rollouts=0.0)
+        config = made_config(mode_rollouts=fraction)
         action = rollout_action(config, setup, state, obs, KEY)
         assert least <= np.isclose(action, modes, atol=1e-6).mean() <= most
 

@@ -2,13 +2,13 @@
 
 One iteration is the paper's Algorithm 1: weight the models (Eq. 4), evaluate with the optimality operator (Eq. 8),
 improve inside a trust region (Eq. 9), move the target networks. Read config, state, posterior, rollout, evaluation,
-improvement, then `update` here.
+improvement, discrete, then `update` here.
 
 Where the paper leaves a choice, ours is:
 - The soft value of Eq. (8) is estimated from sampled actions and regressed into a value network, so that next states of
   all models cost one small network instead of many critic calls.
 - Members draw next states from common random numbers, in antithetic pairs: what differs between their backups is
-  their belief, not sampling noise.
+  what the models predict, not sampling noise.
 - The sampled backup over T ~ P(T|E) is replaced by its exact expectation over the active set.
 - The improvement step is projected onto the policy by weighted likelihood of sampled actions, the weights being the
   closed form of Eq. (9), or follows its objective along a reparameterised gradient (`improvement`); lambda follows the
@@ -37,7 +37,14 @@ from pspo.algorithms.pspo.config import Config
 from pspo.algorithms.pspo.discrete import by_sums
 from pspo.algorithms.pspo.evaluation import critic_loss, fit_to_returns, real_target, value_loss
 from pspo.algorithms.pspo.improvement import Improved, Policies, alpha_at, improvement
-from pspo.algorithms.pspo.posterior import Limits, PosteriorBackup, entropy, f_scale, likelihood_log_prior
+from pspo.algorithms.pspo.posterior import (
+    PRIOR_TEMPERATURE,
+    Limits,
+    PosteriorBackup,
+    entropy,
+    f_scale,
+    likelihood_log_prior,
+)
 from pspo.algorithms.pspo.rollout import RolloutKeys, roll_out
 from pspo.algorithms.pspo.state import Arrays, Batch, Context, Params, PolicyNetwork, Setup, State
 from pspo.core.progress import Progress
@@ -60,7 +67,7 @@ F_SCALE_RATE = 0.02  # the running standard deviation of F forgets its start wit
 
 
 def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Setup, dict[str, Any]]:
-    """Fit or load what training rests on: normaliser, models, mu, termination of rollouts; with a report of each."""
+    """Fit or load what stays fixed: normaliser, models, mu, termination of rollouts; with a report of each."""
     norm = fit_normaliser(dataset, config.gamma)
     pool, pool_info = load_or_fit_pool(dataset, norm, config.model, seed, partial(progress, "dynamics pool"))
     show = partial(progress, "reference policy")
@@ -69,7 +76,7 @@ def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> 
     terminated, info = make_termination(config.termination, dataset, rule, norm, config.width, 0)
     log_prior = jnp.zeros(config.model.pool)
     if config.prior == "likelihood":
-        log_prior = likelihood_log_prior(pool.holdout_nll, config.prior_temperature)
+        log_prior = likelihood_log_prior(pool.holdout_nll, PRIOR_TEMPERATURE)
     arrays = Arrays(pool.models, log_prior, mu, terminated)
     setup = Setup(arrays, norm, prediction_range(dataset, norm), make_limits(config, dataset, norm))
     return setup, {"pool": pool_info, "reference": mu_info, "reward": "learned", **info}

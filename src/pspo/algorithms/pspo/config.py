@@ -33,8 +33,6 @@ class Config(LoopConfig):
     """Step of Eq. 9: its closed form as weights of actions, or along its gradient (V is then the policy's)."""
     prior: Literal["uniform", "likelihood"] = "uniform"
     """P(T): uniform as in the paper, or from the members' hold-out likelihood."""
-    prior_temperature: Annotated[float, Bounds(1e-6, 1e6)] = 0.05
-    """For prior=likelihood: nats per transition and target that make a member e times lighter."""
     f_unit: Literal["std", "reward"] = "std"
     """Unit of F: its running standard deviation between models, or normalised reward squared (as in the paper)."""
     redraw: Literal["step", "episode"] = "step"
@@ -55,8 +53,6 @@ class Config(LoopConfig):
     """Steps after which a rollout restarts from a state of the dataset."""
     visited: Annotated[int, Bounds(0, 100_000_000)] = 0
     """Past rollout states that synthetic transitions start from; 0 takes the present states of the rollouts."""
-    reference_rollouts: Annotated[float, Bounds(0.0, 1.0)] = 0.2
-    """Fraction of rollout actions taken from mu, so that the critic keeps learning about its states."""
     mode_rollouts: Annotated[float, Bounds(0.0, 1.0)] = 0.0
     """Fraction of the policy's rollout actions taken without noise, as the policy is deployed."""
     termination: Literal["auto", "known", "learned", "none"] = "auto"

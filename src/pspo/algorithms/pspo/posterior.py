@@ -34,6 +34,11 @@ def entropy(log_weight: Array) -> Array:
     return -jnp.sum(jnp.where(log_weight > -jnp.inf, jnp.exp(log_weight) * log_weight, 0.0), axis=0)
 
 
+# Nats per transition and target that make a member e times lighter. Members fitted to the same data differ by
+# hundredths and keep their weight; one fitted to shuffled targets is worse by more than a nat and loses all of it.
+PRIOR_TEMPERATURE = 0.05
+
+
 def likelihood_log_prior(holdout_nll: Array, temperature: float) -> Array:
     """A prior from the members' hold-out likelihood: members that explain unseen transitions better weigh more.
 

@@ -17,6 +17,9 @@ from pspo.algorithms.pspo.posterior import PosteriorBackup, posterior_backup
 from pspo.algorithms.pspo.state import Context, Setup, State
 from pspo.dynamics.persistent_rollouts import PersistentRollouts, advance, antithetic_noise
 
+# The policy may leave mu's states quickly, and the critic must keep learning about them.
+REFERENCE_ROLLOUTS = 0.2  # fraction of rollout actions taken from mu
+
 
 class Synthetic(NamedTuple):
     """The synthetic states and actions of one iteration with their backups, and where rollouts are after it."""
@@ -74,7 +77,7 @@ def rollout_action(config: Config, setup: Setup, state: State, obs: Array, key: 
         by_mode = jax.random.bernoulli(jax.random.fold_in(key, 3), config.mode_rollouts, (own.shape[0], 1))
         own = jnp.where(by_mode, state.params.policy.unit_action(features), own)
     reference = setup.arrays.reference.unit_action(features, k_mu)
-    take_mu = jax.random.bernoulli(k_which, config.reference_rollouts, (own.shape[0], 1))
+    take_mu = jax.random.bernoulli(k_which, REFERENCE_ROLLOUTS, (own.shape[0], 1))
     return jnp.where(take_mu, reference, own)
 
 
