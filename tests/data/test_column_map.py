@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -105,7 +106,7 @@ def test_describe_writes_a_map_that_reads_the_data(tmp_path: Path, capsys: pytes
     assert "has no columns to name" in capsys.readouterr().err
 
 
-def described(table: dict[str, object], tmp_path: Path, **columns: str) -> dict[str, object]:
+def described(table: dict[str, Any], tmp_path: Path, **columns: str) -> dict[str, Any]:
     """The entries that `describe` writes; the data can be read with them."""
     pyarrow.csv.write_csv(pa.table(table), tmp_path / "log.csv")
     text = describe_source(tmp_path / "log.csv", columns)

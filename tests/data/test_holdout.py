@@ -164,6 +164,7 @@ def test_episodes_that_follow_each_other_stay_whole() -> None:
     assert way == Holdout(0.2, "time")
     assert held_out is not None
     assert held_out.episode_lengths().tolist() == [99, 99]
+    assert way is not None
     assert way.describe(dataset) == "held out: the latest 198 of 990 transitions (from 'date' 2026-03-11 on)."
 
 
@@ -180,7 +181,7 @@ def test_a_time_that_the_data_lack_is_named() -> None:
         Holdout(0.2, "time", "2024-03-20").split(load_dataset(pa.table(stores()), columns=without))
 
 
-def test_a_held_out_row_is_said_to_be_one() -> None:
+def test_a_held_out_row_is_named_as_such() -> None:
     dataset = load_dataset(pa.table(stores()), columns=COLUMNS)
     training, held_out, _ = hold_out(dataset, 0.2)
     assert held_out is not None

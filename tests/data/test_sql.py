@@ -86,7 +86,7 @@ def test_a_query_that_cannot_be_used(tmp_path: Path, query: str, words: str, mon
 
 
 def test_only_tables_can_be_queried(tmp_path: Path) -> None:
-    np.savez(tmp_path / "log.npz", **log())
+    np.savez(tmp_path / "log.npz", **log())  # pyright: ignore[reportArgumentType]
     for source in ("liquidation", tmp_path / "log.npz", log()):
         with pytest.raises(UserError, match="sql"):
             load(source, "select * from data")

@@ -40,11 +40,6 @@ def own_data(tmp_path_factory) -> Path:
     return folder
 
 
-def _logs() -> dict[str, Any]:
-    own_table().to_csv("log.csv", index=False)
-    return {}
-
-
 def _other_names() -> dict[str, Any]:
     """`frame` of data.md: one whose column names are not recognised."""
     log = own_table()
@@ -63,7 +58,6 @@ def _trading() -> dict[str, Any]:
 
 
 SET_UP: dict[str, Callable[[], dict[str, Any]]] = {
-    "docs/choosing.md": _logs,
     "docs/data.md": _other_names,
     "docs/discrete.md": _trading,
 }
@@ -99,5 +93,5 @@ def test_a_failing_command_fails_the_page(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_important_pages_are_among_those_that_run() -> None:
-    assert {ROOT / "README.md", DOCS / "data.md", DOCS / "api.md", DOCS / "choosing.md"} <= set(WITH_PYTHON)
+    assert {ROOT / "README.md", DOCS / "data.md", DOCS / "api.md"} <= set(WITH_PYTHON)
     assert {page.stem for page in FOLLOWED} >= {"start", "ope"}

@@ -43,7 +43,7 @@ from pspo.data.readers.tables import table_dataset
 from pspo.data.readers.text_arrays import dataset_from_text_arrays, state_has_texts
 
 Loader = Callable[..., Dataset]
-OF_ACTIONS = (*BOUNDS, "discrete", "mask")  # what can be said of data whose parts are known
+OF_ACTIONS = (*BOUNDS, "discrete", "mask")  # what can be chosen for data whose parts are known
 
 
 def _liquidation(size: int = 100_000, seed: int = 0) -> Dataset:

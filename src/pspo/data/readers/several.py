@@ -113,24 +113,24 @@ def _require_same_columns(tables: Sequence[Table], labels: Sequence[str], column
     more: dict[str, str] = {}
     for table, label in zip(tables, labels, strict=True):
         if missing := [name for name in wanted if name not in table.names]:
-            raise UserError(f"{_lacks(label, missing, labels[0])}, or leave these out with --ignore.")
+            raise UserError(
+                f"'{label}' lacks {listed(missing)}, which '{labels[0]}' has: give files with the same columns, or "
+                "leave these out with --ignore."
+            )
         more |= {name: label for name in table.names if name not in first.names and name not in more}
     if not more:
         return []
     chosen = choose([*first.names, *more], columns)
     used = [name for members in chosen.values() for name in members if name in more]
     if used:
-        label = more[used[0]]
-        raise UserError(f"{_lacks(labels[0], [name for name in used if more[name] == label], label)}.")
+        raise UserError(
+            f"'{labels[0]}' lacks {listed(used)}, which '{more[used[0]]}' has: give files with the same columns."
+        )
     more = {name: label for name, label in more.items() if name in without_ignored([*first.names, *more], columns)}
     if not more:
         return []
     name, label = next(iter(more.items()))
     return [f"columns that '{labels[0]}' does not have are not used: {listed(more)} ('{name}' is in '{label}')."]
-
-
-def _lacks(label: str, names: Sequence[str], other: str) -> str:
-    return f"'{label}' lacks {listed(names)}, which '{other}' has: give files with the same columns"
 
 
 def _column(batch: Any, name: str, kind: Any) -> Any:
