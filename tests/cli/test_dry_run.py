@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pspo.training import dry_run
+from pspo.training.cost import CostEstimate
 from tests.cli.command_line import pspo
 
 
@@ -39,3 +41,33 @@ def test_an_unknown_dataset_is_one_sentence(tmp_path):
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "hopper-medium-v2" in done.stderr
+
+
+def test_a_dry_run_knows_caution_and_hold_out(tmp_path):
+    nowhere = {"PSPO_D4RL_URL": "http://127.0.0.1:1", "PSPO_CACHE": str(tmp_path / "cache")}
+    words = ["train", "walker2d-medium-replay", "--preset", "smoke", "--dry-run"]
+    done = pspo(*words, "--algo", "bc", "--caution", "high", cwd=tmp_path, env=nowhere)
+    assert done.returncode == 2
+    assert "'bc' has no setting for caution=high" in done.stderr
+    done = pspo(*words, "--algo", "bc", "--holdout", "1.5", cwd=tmp_path, env=nowhere)
+    assert done.returncode == 2
+    assert "the hold-out fraction is 1.5" in done.stderr
+
+
+@pytest.mark.parametrize("source", ["liquidation", "walker2d-medium-replay"])
+def test_held_out_rows_and_caution_are_in_the_lines(source, monkeypatch, tmp_path):
+    monkeypatch.setenv("PSPO_CACHE", str(tmp_path))
+    sizes = []
+
+    def noted(algorithm, config, data):
+        sizes.append((data.size, config.conservatism))
+        return CostEstimate((), 0)
+
+    monkeypatch.setattr(dry_run, "estimate_cost", noted)
+    for options in ({}, {"caution": "high", "holdout": 0.2}):
+        lines = dry_run.describe(source, "cql", "smoke", {}, **options)
+    (whole, normal), (rest, high) = sizes
+    assert high == pytest.approx(3 * normal)
+    assert rest == pytest.approx(0.8 * whole, rel=0.01)
+    assert lines[1].startswith("caution high: conservatism=")
+    assert lines[3].startswith("held out: ")

@@ -54,7 +54,10 @@ COMPARISON: dict[str, Any] = {
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """The least that a page needs."""
-    write_json(tmp_path / "config.json", {"algo": "bc", "dataset": "log.csv", "preset": "smoke", "seed": 0})
+    write_json(
+        tmp_path / "config.json",
+        {"algo": "bc", "dataset": "log.csv", "preset": "smoke", "seed": 0, "settings": {"gamma": 0.99}},
+    )
     return tmp_path
 
 
@@ -78,6 +81,29 @@ def test_differences_rows_and_coverage_are_shown(run: Path) -> None:
         assert words.replace("stock is", "depends on stock") in html
     assert "--caution high" not in page(run, new_actions=0.05)
     assert "too few rows" in page(run, new_actions=None)
+
+
+def test_categories_and_what_is_missing_are_named(run: Path) -> None:
+    groups = [
+        {"label": "<south>", "dataset": 8.0, "policy": 2.0, "share": 0.9},
+        {"label": "north", "dataset": 8.0, "policy": 7.0, "share": 0.1},
+    ]
+    rows = [{"row": 7, "obs": [None, "<south>"], "dataset": [20.25], "policy": [2.5]}]
+    part = {"action": "order", "column": "shop", "explained": 0.5, "groups": groups}
+    html = page(run, by_state=[part], rows=rows, obs_names=["stock", "shop"])
+    assert "depends on shop: 90\N{NO-BREAK SPACE}% of it lies where that is &lt;south&gt;" in html
+    assert '<th scope="row">north</th><td>8</td><td>7</td>' in html
+    assert "<td>missing</td><td>&lt;south&gt;</td>" in html
+
+
+def test_large_numbers_have_the_digits_in_which_they_differ(run: Path) -> None:
+    means = {"dataset": 8.0, "policy": 2.0}
+    groups = [
+        {"low": 6378137.01, "high": 6378137.02, "share": 0.9, **means},
+        {"low": 6378137.03, "high": 6378137.05, "share": 0.1, **means},
+    ]
+    part = {"action": "order", "column": "radius", "explained": 0.5, "groups": groups}
+    assert "where that is 6,378,137.0100 to 6,378,137.0200" in page(run, by_state=[part])
 
 
 def test_an_open_verdict_without_an_estimate_says_so(run: Path) -> None:

@@ -12,6 +12,7 @@ from pspo.core.terminal import show
 from pspo.evaluation.ope import ESTIMATORS
 
 NAMES = ", ".join(ESTIMATORS)
+KEPT = "the verdict on the run is unchanged: it follows `pspo ope RUN` with posterior models and no other option"
 
 
 def add_ope_and_select(commands: Any) -> None:
@@ -65,26 +66,14 @@ def _ope(arguments: argparse.Namespace) -> None:
     estimates = _estimator(arguments, arguments.methods, arguments.data)(arguments.run)
     if arguments.data is None:
         estimates.write()
-        _update_report(estimates)
+        if not estimates.decides_verdict:
+            common.message_unless(arguments.quiet)(KEPT)
     if arguments.json:
         show(json.dumps(estimates.as_dict(), indent=2))
         return
     from pspo.evaluation.ope.print_estimates import print_estimates
 
     print_estimates(estimates)
-
-
-def _update_report(estimates: Any) -> None:
-    """The verdict on the run's page follows the estimates."""
-    from pspo.core.progress import silent
-    from pspo.evaluation.run_comparison import update_verdict
-    from pspo.evaluation.run_inputs import dataset_of_run, finished_run
-    from pspo.report.run.page import write_report
-
-    run = finished_run(estimates.run)
-    data = dataset_of_run(run, None, silent, part="holdout")
-    update_verdict(estimates, data, on_training_data=run.holdout is None)
-    write_report(run.path)
 
 
 def _select(arguments: argparse.Namespace) -> None:

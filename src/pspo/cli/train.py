@@ -128,7 +128,9 @@ def _dry_run(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     common.set_threads(arguments.threads)
     from pspo.training.dry_run import describe
 
-    options = dataset_options(arguments)
+    options = dataset_options(arguments) | {
+        name: getattr(arguments, name) for name in ("caution", "holdout", "holdout_by")
+    }
     for line in describe(arguments.dataset, arguments.algo, arguments.preset, settings, **options):
         show(line)
     if (arguments.seeds or 1) > 1:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pspo.data.dataset import Dataset
+from pspo.evaluation.raw_columns import MISSING_WORD, RawColumn, column_names, raw_columns
 from pspo.policies.policy import Policy
 
 COMPARED = 20_000  # rows of the dataset
@@ -22,7 +23,8 @@ def action_differences(policy: Policy, dataset: Dataset) -> dict[str, Any]:
     """The policy's action, by its mode, beside the logged one in the same states, as plain numbers for JSON.
 
     "actions" has one entry per action column, "by_state" how the column that differs most depends on the observation
-    columns that explain most of its differences, "rows" the largest differences, at most one of each episode.
+    columns that explain most of its differences, "rows" the largest differences, at most one of each episode, by their
+    row in the file, as `pspo inspect --row` takes it. Observations are as the file has them, not as they are encoded.
     """
     rows = np.sort(np.random.default_rng(0).permutation(dataset.size)[:COMPARED])
     obs, logged = dataset.obs[rows], dataset.action[rows].astype(np.float64)
@@ -35,22 +37,23 @@ def action_differences(policy: Policy, dataset: Dataset) -> dict[str, Any]:
     difference = own - logged
     actions = [_column(name, logged[:, i], own[:, i], width[i]) for i, name in enumerate(names)]
     most = int(np.argmax([entry["share_of_range"] for entry in actions]))
-    observed = column_names(dataset.obs_names, dataset.obs_dim, "obs")
+    observed = raw_columns(dataset, obs)
+    numbers = rows if dataset.source_rows is None else dataset.source_rows[rows]
     return {
         "compared_rows": len(rows),
         "actions": actions,
-        "by_state": by_state(names[most], observed, obs, logged[:, most], own[:, most]),
+        "by_state": by_state(names[most], observed, logged[:, most], own[:, most]),
         "rows": [
-            {"row": int(rows[i]), "obs": obs[i].tolist(), "dataset": logged[i].tolist(), "policy": own[i].tolist()}
+            {
+                "row": int(numbers[i]),
+                "obs": [column.plain(i) for column in observed],
+                "dataset": logged[i].tolist(),
+                "policy": own[i].tolist(),
+            }
             for i in _largest(np.abs(difference / width).max(1), dataset, rows)
         ],
-        "obs_names": observed,
+        "obs_names": [column.name for column in observed],
     }
-
-
-def column_names(names: Sequence[str], count: int, stem: str) -> list[str]:
-    """The names, or numbered ones where the dataset has none."""
-    return [*names] or [f"{stem}[{i}]" for i in range(count)]
 
 
 def _column(name: str, logged: np.ndarray, own: np.ndarray, width: float) -> dict[str, Any]:
@@ -66,42 +69,56 @@ def _column(name: str, logged: np.ndarray, own: np.ndarray, width: float) -> dic
     }
 
 
-def by_state(
-    action: str, names: Sequence[str], obs: np.ndarray, logged: np.ndarray, own: np.ndarray
-) -> list[dict[str, Any]]:
-    """Means of both actions in groups along the observation columns that explain most of the difference."""
+def by_state(action: str, columns: Sequence[RawColumn], logged: np.ndarray, own: np.ndarray) -> list[dict[str, Any]]:
+    """Means of both actions in groups along the observation columns that explain most of the difference.
+
+    A group is a range of a number ("low", "high"), or one category or what is missing ("label").
+    """
     difference = own - logged
     total = float(difference.var())
     if total == 0.0:
         return []
-    groups = [_groups(column) for column in obs.T]
+    groups = [_groups(column) for column in columns]
     explained = [_between(difference, group) / total for group in groups]
     chance = [(len(np.unique(group)) - 1) / len(group) for group in groups]
     ranked = [i for i in np.argsort(explained)[::-1] if explained[i] > BY_CHANCE * chance[i]][:SHOWN_COLUMNS]
     return [
         {
             "action": action,
-            "column": names[i],
+            "column": columns[i].name,
             "explained": float(explained[i]),
             "groups": [
-                {
-                    "low": float(obs[groups[i] == g, i].min()),
-                    "high": float(obs[groups[i] == g, i].max()),
-                    "dataset": float(logged[groups[i] == g].mean()),
-                    "policy": float(own[groups[i] == g].mean()),
-                    "share": float(np.abs(difference[groups[i] == g]).sum() / np.abs(difference).sum()),
+                _which(columns[i], members)
+                | {
+                    "dataset": float(logged[members].mean()),
+                    "policy": float(own[members].mean()),
+                    "share": float(np.abs(difference[members]).sum() / np.abs(difference).sum()),
                 }
-                for g in np.unique(groups[i])
+                for members in (groups[i] == g for g in np.unique(groups[i]))
             ],
         }
         for i in ranked
     ]
 
 
-def _groups(column: np.ndarray) -> np.ndarray:
-    """(rows,) the group of each row: quantiles of the column; equal values are in the same group."""
-    edges = np.unique(np.quantile(column, np.arange(1, BINS) / BINS))
-    return np.searchsorted(edges, column, side="right")
+def _which(column: RawColumn, members: np.ndarray) -> dict[str, Any]:
+    values = column.values[members]
+    if column.is_category:
+        return {"label": str(values[0])}
+    if np.isnan(values).all():
+        return {"label": MISSING_WORD}
+    return {"low": float(values.min()), "high": float(values.max())}
+
+
+def _groups(column: RawColumn) -> np.ndarray:
+    """(rows,) the group of each row: a category; or quantiles of the column, equal values in the same group."""
+    if column.is_category:
+        return np.unique(column.values, return_inverse=True)[1]
+    missing = np.isnan(column.values)
+    if missing.all():
+        return np.zeros(len(missing), int)
+    edges = np.unique(np.quantile(column.values[~missing], np.arange(1, BINS) / BINS))
+    return np.where(missing, BINS, np.searchsorted(edges, column.values, side="right"))
 
 
 def _between(values: np.ndarray, group: np.ndarray) -> float:

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pspo.data.dataset import Dataset
-from pspo.evaluation.ope.estimate_run import RunEstimates
+from pspo.evaluation.dataset_return import CONFIDENCE, MeanReturn, dataset_return, whole_episodes
 from pspo.evaluation.ope.return_estimate import ReturnEstimate, t_quantile
+
+if TYPE_CHECKING:
+    from pspo.evaluation.ope.estimate_run import RunEstimates
 
 BETTER, NOT_SHOWN, WORSE = "better", "not shown to be better", "worse"
 SIMULATOR, HELD_OUT, TRAINING_DATA, NOTHING = "simulator", "held-out data", "training data", "nothing"
-CONFIDENCE = 0.9
-
-
-@dataclass(frozen=True)
-class MeanReturn:
-    """A mean return with the ends of its interval."""
-
-    value: float
-    low: float
-    high: float
+AGAINST_DATASET = {
+    BETTER: ", above the dataset's.",
+    WORSE: ", below the dataset's.",
+    NOT_SHOWN: ", which does not exclude the dataset's.",
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,8 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, except that numbers may be infinite or NaN."""
-        return asdict(self) | {"headline": self.headline}
+        returns = {"dataset": self.dataset._asdict(), "policy": self.policy and self.policy._asdict()}
+        return asdict(self) | returns | {"headline": self.headline}
 
     @property
     def headline(self) -> str:
@@ -57,35 +56,19 @@ class Verdict:
         return f"Estimated to be {self.verdict} than the dataset, on the data it was trained on: not confirmed yet."
 
 
-def dataset_interval(dataset: Dataset, gamma: float = 1.0, horizon: int | None = None) -> MeanReturn:
-    """The mean return of the dataset's episodes; rewards after `horizon` steps do not count."""
-    reward, lengths = dataset.logged_rewards()
-    starts = np.cumsum(lengths) - lengths
-    age = np.arange(len(reward)) - np.repeat(starts, lengths)
-    weight = gamma**age if horizon is None else np.where(age < horizon, gamma**age, 0.0)
-    returns = np.add.reduceat(weight * reward, starts)
-    if len(returns) > 1 and not (dataset.terminal | dataset.timeout)[-1]:
-        returns = returns[:-1]  # the end of the data cuts it
-    half = float("inf")
-    if len(returns) > 1:
-        half = t_quantile(CONFIDENCE, len(returns) - 1) * float(returns.std(ddof=1)) / len(returns) ** 0.5
-    mean = float(returns.mean())
-    return MeanReturn(mean, mean - half, mean + half)
-
-
 def verdict_by_simulator(result: dict[str, Any], dataset: Dataset) -> Verdict:
     """From the final evaluation in the simulator."""
     half = t_quantile(CONFIDENCE, max(result["episodes"] - 1, 1)) * result["return_stderr"]
     mean = result["return_mean"]
-    policy, logged = MeanReturn(mean, mean - half, mean + half), dataset_interval(dataset)
-    verdict = _compare(policy, logged)
-    reason = f"over {result['episodes']:,} new episodes it returns {_shown(policy)}; {_dataset_words(logged)}."
-    return Verdict(verdict, SIMULATOR, "sum of rewards of an episode", logged, policy, [_sentence(reason)])
+    policy, logged = MeanReturn(mean, mean - half, mean + half), dataset_return(dataset, whole_episodes(dataset))
+    reasons = [f"Over {result['episodes']:,} new episodes it returns {_shown(policy)}.", _about_dataset(logged)]
+    return Verdict(_compare(policy, logged), SIMULATOR, "sum of rewards of an episode", logged, policy, reasons)
 
 
-def verdict_by_estimates(estimates: RunEstimates, logged: MeanReturn, on_training_data: bool) -> Verdict:
+def verdict_by_estimates(estimates: RunEstimates, on_training_data: bool) -> Verdict:
     """From the estimates without a warning, which must all agree."""
     basis = TRAINING_DATA if on_training_data else HELD_OUT
+    logged = MeanReturn(estimates.dataset_return, estimates.dataset_low, estimates.dataset_high)
     usable = [e for e in estimates.estimates if not e.warnings and np.isfinite([e.value, e.low, e.high]).all()]
     shown = (usable or estimates.estimates or [None])[0]
     policy = MeanReturn(shown.value, shown.low, shown.high) if shown else None
@@ -97,7 +80,7 @@ def verdict_by_estimates(estimates: RunEstimates, logged: MeanReturn, on_trainin
         verdict, reasons = NOT_SHOWN, _warnings(estimates.estimates)
     else:
         verdict, reasons = _agreed(usable, logged)
-    reasons.append(_sentence(f"{_dataset_words(logged)}."))
+    reasons.append(_about_dataset(logged))
     if on_training_data and verdict == BETTER:
         reasons.append(
             "The estimate uses the data that the policy was trained on, which flatters it: evaluate it on held-out "
@@ -106,10 +89,9 @@ def verdict_by_estimates(estimates: RunEstimates, logged: MeanReturn, on_trainin
     return Verdict(verdict, basis, estimates.quantity, logged, policy, reasons)
 
 
-def verdict_without_estimate(dataset: Dataset, run: str) -> Verdict:
-    """There is no simulator, and nothing was estimated yet."""
-    reason = f"Its return was not estimated yet: `pspo ope {run}` does that, from the dataset alone."
-    return Verdict(NOT_SHOWN, NOTHING, "sum of rewards of an episode", dataset_interval(dataset), None, [reason])
+def verdict_without_estimate(logged: MeanReturn, quantity: str, reason: str) -> Verdict:
+    """There is no simulator, and no estimate."""
+    return Verdict(NOT_SHOWN, NOTHING, quantity, logged, None, [reason])
 
 
 def _compare(policy: MeanReturn, logged: MeanReturn) -> str:
@@ -122,9 +104,7 @@ def _agreed(usable: Sequence[ReturnEstimate], logged: MeanReturn) -> tuple[str, 
     each = [_compare(MeanReturn(e.value, e.low, e.high), logged) for e in usable]
     reasons = [
         f"By {e.method} it returns {_shown(MeanReturn(e.value, e.low, e.high))}"
-        + {BETTER: ", above the dataset's.", WORSE: ", below the dataset's."}.get(
-            verdict, ", which does not exclude the dataset's."
-        )
+        + ("." if np.isnan(logged.value) else AGAINST_DATASET[verdict])
         for e, verdict in zip(usable, each, strict=True)
     ]
     return each[0] if len(set(each)) == 1 else NOT_SHOWN, reasons
@@ -141,9 +121,7 @@ def _shown(interval: MeanReturn) -> str:
     return f"{interval.value:.4g} (90 % interval {interval.low:.4g} to {interval.high:.4g})"
 
 
-def _dataset_words(logged: MeanReturn) -> str:
-    return f"the dataset's own episodes return {_shown(logged)}"
-
-
-def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:]
+def _about_dataset(logged: MeanReturn) -> str:
+    if np.isnan(logged.value):
+        return "The dataset's own return is unknown: its episodes were cut before so many steps."
+    return f"The dataset's own episodes return {_shown(logged)}."

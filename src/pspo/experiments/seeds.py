@@ -108,7 +108,7 @@ def _job(request: TrainRequest, seed: int, folder: Path, threads: int, monitor: 
 def _require_same_request(folder: Path, request: TrainRequest, jobs: Sequence[Job]) -> None:
     """Existing runs must come from the same request: then they are resumed."""
     existing = [job.run for job in jobs if job.run.exists()]
-    path, wanted = folder / REQUEST_FILE, _without_seed(request)
+    path, wanted = folder / REQUEST_FILE, {name: v for name, v in request.as_dict().items() if name != "seed"}
     if existing and (not path.exists() or read_json(path) not in (wanted, _words(request))):
         raise UserError(f"{existing[0]} exists already and belongs to another request: choose another --out.")
     try:
@@ -116,13 +116,6 @@ def _require_same_request(folder: Path, request: TrainRequest, jobs: Sequence[Jo
         write_json(path, wanted)
     except OSError as problem:
         raise UserError(f"cannot write to {folder} ({problem.strerror}): choose another --out.") from None
-
-
-def _without_seed(request: TrainRequest) -> dict[str, Any]:
-    """As version 0.1 wrote it, where nothing that is newer is asked for."""
-    newer = {"caution": "normal", "holdout": None, "holdout_by": None}
-    values = request.as_dict().items()
-    return {n: value for n, value in values if n != "seed" and not (n in newer and value == newer[n])}
 
 
 def _words(request: TrainRequest) -> list[str]:

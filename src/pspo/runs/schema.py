@@ -85,7 +85,14 @@ def _are_seconds(value: Any) -> bool:
 
 ACTION_NUMBERS = ("dataset_mean", "policy_mean", "mean_difference", "share_of_range", "higher", "lower")
 _is_interval = with_keys(dict.fromkeys(("value", "low", "high"), or_none(is_number)))
-_is_group = with_all(dict.fromkeys(("low", "high", "dataset", "policy", "share"), is_number))
+_has_means = with_all(dict.fromkeys(("dataset", "policy", "share"), is_number))
+_is_range, _is_named = with_all({"low": is_number, "high": is_number}), with_all({"label": is_text})
+
+
+def _is_group(value: Any) -> bool:
+    return _has_means(value) and (_is_range(value) or _is_named(value))
+
+
 COMPARISON: dict[str, Fits] = {
     **dict.fromkeys(("verdict", "basis", "headline", "quantity"), is_text),
     "reasons": list_of(is_text),
@@ -98,7 +105,15 @@ COMPARISON: dict[str, Fits] = {
     "by_state": list_of(
         with_all({**dict.fromkeys(("action", "column"), is_text), "explained": is_number, "groups": list_of(_is_group)})
     ),
-    "rows": list_of(with_all({"row": is_count, **dict.fromkeys(("obs", "dataset", "policy"), list_of(is_number))})),
+    "rows": list_of(
+        with_all(
+            {
+                "row": is_count,
+                "obs": list_of(or_none(_is_label)),
+                **dict.fromkeys(("dataset", "policy"), list_of(is_number)),
+            }
+        )
+    ),
 }
 RESULT_NUMBERS = (
     *("seconds", "episodes", "return_mean", "return_std", "return_stderr", "cvar10", "score", "score_stderr"),

@@ -7,33 +7,60 @@ from typing import Any
 from pspo.algorithms import get_algorithm, get_algorithm_for
 from pspo.algorithms.registry import preset
 from pspo.core.compute import threads
-from pspo.core.config import build
 from pspo.data.dataset import Dataset
+from pspo.data.holdout import Holdout, hold_out
 from pspo.data.load import load_dataset
 from pspo.data.readers.d4rl import approximate_size, d4rl_file, d4rl_name
 from pspo.envs.task import get_task
+from pspo.training.configure import configure, refuse_unused
 from pspo.training.cost import FITTED, CostEstimate, Shape, estimate_cost
 
 
-def describe(source: Any, algo: str, preset_name: str, settings: dict[str, Any], **how: Any) -> list[str]:
+def describe(
+    source: Any,
+    algo: str,
+    preset_name: str,
+    settings: dict[str, Any],
+    *,
+    caution: str = "normal",
+    holdout: float | None = None,
+    holdout_by: str | None = None,
+    **how: Any,
+) -> list[str]:
     """Lines for the user; nothing is downloaded, fitted to the end or written. `how` goes to load_dataset."""
-    data, about_data, task, name = _data(source, how)
+    whole, about_data, task, name = _data(source, how)
     if task:
-        get_task(task).require_fit(f"the dataset '{source}'", data)
+        get_task(task).require_fit(f"the dataset '{source}'", whole)
+    data, about_holdout = _without_holdout(whole, holdout, holdout_by)
     algorithm, discrete = get_algorithm(algo), False
     if isinstance(data, Dataset):
         algorithm, discrete = get_algorithm_for(data, algo), data.discrete
-    config = build(algorithm.Config, preset(algo, preset_name, task, name, discrete), settings)
+        refuse_unused(algorithm, settings, data)
+    config, about = configure(algorithm, algo, preset(algo, preset_name, task, name, discrete), settings, caution)
     cost = estimate_cost(algorithm, config, data)
     return [
         f"would train {algo} on {source}, preset {preset_name}",
+        *([about] if about else []),
         f"data             {about_data}",
+        *([about_holdout] if about_holdout else []),
         *(f"{phase.name:<16} {about}" for phase, about in zip(cost.phases, _phases(cost, config), strict=True)),
         *([f"termination      {_termination(config, task)}"] if hasattr(config, "termination") else []),
         f"memory           about {cost.bytes / 2**30:.1f} GiB",
         f"in all           at most {span(cost.seconds)} with {threads()} XLA thread{'s' * (threads() > 1)}, "
         "from steps timed just now; models in the cache cost nothing",
     ]
+
+
+def _without_holdout(data: Dataset | Shape, fraction: float | None, by: str | None) -> tuple[Dataset | Shape, str]:
+    """What would be trained on, and a line on what would be held out."""
+    if isinstance(data, Dataset):
+        rest, _, kept = hold_out(data, fraction, by)
+        return rest, kept.describe(data) if kept else ""
+    if fraction is None:
+        return data, ""
+    kept = Holdout(fraction, by or "episode")
+    size = round(kept.fraction * data.size)
+    return data._replace(size=data.size - size), f"held out: about {size:,} transitions."
 
 
 def data_or_shape(source: Any, **how: Any) -> Dataset | Shape:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pspo.runs.directory import Run
     from pspo.training.monitor import Monitor
 
+SINCE_0_1: dict[str, Any] = {"caution": "normal", "holdout": None, "holdout_by": None}
+"""Fields that version 0.1 did not know, with their defaults."""
+
 
 @dataclass(frozen=True)
 class TrainRequest:
@@ -47,9 +50,9 @@ class TrainRequest:
         object.__setattr__(self, "columns", columns or None)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON holds it; what version 0.1 did not know is left out at its default."""
+        """As JSON holds it; what version 0.1 did not know is left out at its default, so that it reads the rest."""
         values = dataclasses.asdict(self)
-        return {name: value for name, value in values.items() if (name, value) != ("caution", "normal")}
+        return {name: v for name, v in values.items() if not (name in SINCE_0_1 and v == SINCE_0_1[name])}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TrainRequest:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from pspo.core.files import write_arrays
-from pspo.evaluation.run_verdict import dataset_interval
+from pspo.evaluation.dataset_return import dataset_return
+from pspo.evaluation.problem import EvaluatedReturn
 from pspo.evaluation.simulator import actor_by_mode, evaluate_network
 from pspo.policies.policy import FILE_NAME, from_network
 from pspo.training.loop import Clock, Session
@@ -29,7 +30,7 @@ def final_evaluation(session: Session, state: Any, clock: Clock) -> None:
         arrays, numbers = diagnostics.diagnose(config, setup, session.device_data, state)
         write_arrays(run.path / "diagnostics.safetensors", arrays, numbers)
         episodes, steps = diagnostics.model_episode_size(session.data)
-        logged = dataset_interval(session.data, horizon=steps).value
+        logged = dataset_return(session.data, EvaluatedReturn(1.0, steps, True)).value
         numbers |= {"model_episodes": episodes, "model_steps": steps, "dataset_return": logged}
     evaluated: dict[str, Any] = {}
     if session.task:

@@ -5,20 +5,19 @@ load and check the dataset -> create the run -> prepare (cached) -> loop -> fina
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pspo.algorithms import external, get_algorithm, get_algorithm_for
 from pspo.algorithms import preset as load_preset
-from pspo.algorithms.caution import about_caution, caution_settings
-from pspo.algorithms.contract import Algorithm, extras
+from pspo.algorithms.contract import Algorithm
 from pspo.algorithms.sharing import about_pool
 from pspo.core import checkpoint
 from pspo.core.compute import keep_compiled_programs
 from pspo.core.config import build, flatten
 from pspo.core.errors import UserError
-from pspo.core.progress import Reporter
+from pspo.core.progress import NO_REPORT, Progress, Reporter
 from pspo.data.batches import device_dataset
 from pspo.data.check import require_trainable
 from pspo.data.columns import Columns
@@ -27,17 +26,20 @@ from pspo.data.discrete import NOTE as ABOUT_ACTIONS
 from pspo.data.holdout import Holdout, hold_out
 from pspo.data.load import columns_with_map, load_dataset, source_text
 from pspo.envs.task import get_task, require_episodes
+from pspo.evaluation.run_comparison import FILE_NAME as COMPARISON
 from pspo.evaluation.run_comparison import compare_run
 from pspo.report.run.page import FILE_NAME as REPORT_FILE
 from pspo.report.run.page import write_report
 from pspo.runs.dataset import own_dataset
 from pspo.runs.directory import Run, create, discard, free_path, open_run, writing
 from pspo.runs.manifest import describe_machine
+from pspo.training.configure import configure, refuse_unused
 from pspo.training.loop import Clock, Session, run_loop
 from pspo.training.monitor import Monitor
 from pspo.training.result import final_evaluation
 from pspo.training.trackers import Tracker, check_tracker
 
+COMPARISON_FILE = f"{COMPARISON}.json"
 RESUME_NEEDS = ("algo", "dataset", "task", "preset", "seed", "episodes", "settings")
 """Keys of config.json without which a run cannot be resumed."""
 
@@ -79,10 +81,8 @@ def train(
     data, held_out, kept = hold_out(whole, holdout, holdout_by)
     algorithm = get_algorithm_for(data, algo)
     of_preset = load_preset(algo, preset, data.task, data.name, data.discrete)
-    normal = build(algorithm.Config, of_preset)
-    cautious = caution_settings(algo, normal, caution)
-    config = build(algorithm.Config, of_preset, cautious, settings or {})
-    _refuse_unused(algorithm, settings or {}, data)
+    config, about = configure(algorithm, algo, of_preset, settings, caution)
+    refuse_unused(algorithm, settings or {}, data)
     require_trainable(whole)
     for line in _about(whole, kept):
         monitor.message(line)
@@ -111,11 +111,11 @@ def train(
         manifest["algorithm"] = origin  # to be read by people: what it names is never imported
     path = out or free_path(f"{data.name}-{algo}-{preset}-seed{seed}")
     run = create(path, {"config": description | {"settings": flatten(config)}, "manifest": manifest})
-    if cautious:
-        monitor.message(about_caution(caution, normal, cautious))
+    if about:
+        monitor.message(about)
     with writing(run):
         try:
-            return _work(run, algorithm, config, data, monitor)
+            return _work(run, algorithm, config, data, lambda: held_out, monitor)
         except UserError:
             if not (run.path / "metrics.jsonl").exists():
                 discard(run)  # refused before the first step: there is nothing to resume
@@ -129,13 +129,6 @@ def _about(data: Dataset, kept: Holdout | None) -> list[str]:
     return [*held_out, *encoded, *(note for note in data.notes if note.startswith(ABOUT_ACTIONS))]
 
 
-def _refuse_unused(algorithm: Algorithm, settings: dict[str, Any], data: Dataset) -> None:
-    """A setting that has no effect would be ignored silently."""
-    for name in extras(algorithm).UNUSED_IF_DISCRETE if data.discrete else ():
-        if name in settings:
-            raise UserError(f"the setting '{name}' has no effect on discrete actions: leave it out.")
-
-
 def resume(path: str | Path, dataset: Any = None, *, monitor: Monitor = Monitor()) -> Run:  # noqa: B008
     """Continue a run that was stopped, bit for bit. Of one that is finished, files that are missing are written again.
 
@@ -143,7 +136,7 @@ def resume(path: str | Path, dataset: Any = None, *, monitor: Monitor = Monitor(
     """
     run = open_run(path)
     if run.complete:
-        write_missing(run)
+        write_missing(run, dataset, Reporter(monitor.progress, monitor.message))
         return run
     check_tracker(monitor.tracker)
     description, manifest = run.read("config", *RESUME_NEEDS), run.read("manifest", "data_hash", "timings")
@@ -151,16 +144,28 @@ def resume(path: str | Path, dataset: Any = None, *, monitor: Monitor = Monitor(
     get_algorithm(description["algo"], manifest.get("algorithm"))  # a changed one is refused before the data are read
     data = own_dataset(run, source=dataset, progress=monitor.progress)
     algorithm = get_algorithm_for(data, description["algo"], manifest.get("algorithm"))
+    config = build(algorithm.Config, description["settings"])
     with writing(run):
-        return _work(run, algorithm, build(algorithm.Config, description["settings"]), data, monitor)
+        return _work(run, algorithm, config, data, lambda: _held_out(run, dataset, monitor.progress), monitor)
 
 
-def _work(run: Run, algorithm: Algorithm, config: Any, data: Dataset, monitor: Monitor) -> Run:
+def _held_out(run: Run, dataset: Any, progress: Progress) -> Dataset | None:
+    return own_dataset(run, "holdout", dataset, progress) if run.holdout else None
+
+
+def _work(
+    run: Run,
+    algorithm: Algorithm,
+    config: Any,
+    data: Dataset,
+    held_out: Callable[[], Dataset | None],
+    monitor: Monitor,
+) -> Run:
     keep_compiled_programs()
     with monitor.tracker(run.path) as tracker:  # first of all: what it may ask of an account or a server takes seconds
         _fit_and_train(run, algorithm, config, data, monitor, tracker)
         tracker.finish(run.result)
-    compare_run(run, data, Reporter(monitor.progress, monitor.message))
+    compare_run(run, data, held_out(), Reporter(monitor.progress, monitor.message))
     monitor.message(f"report: {write_report(run.path)}")
     return run
 
@@ -183,12 +188,22 @@ def _fit_and_train(
         final_evaluation(session, state, clock)
 
 
-def write_missing(run: Run) -> list[str]:
-    """Write what a finished run lacks, because it was killed or the disk was full at its end; returns the names."""
-    missing = [name for name in ("metrics.csv", REPORT_FILE) if not (run.path / name).exists()]
+def write_missing(run: Run, dataset: Any = None, reporter: Reporter = NO_REPORT) -> list[str]:
+    """Write what a finished run lacks, because it was killed or the disk was full at its end; returns the names.
+
+    The verdict needs the data, as `dataset` where they came from memory; without them the rest is written.
+    """
+    missing = [name for name in ("metrics.csv", COMPARISON_FILE, REPORT_FILE) if not (run.path / name).exists()]
     if "metrics.csv" in missing:
         run.write_metrics_table()
-    if REPORT_FILE in missing:
+    if COMPARISON_FILE in missing:
+        try:
+            data = own_dataset(run, source=dataset, progress=reporter.progress)
+            compare_run(run, data, _held_out(run, dataset, reporter.progress), reporter)
+        except UserError as problem:
+            reporter.message(f"there is no verdict on {run.path}: {problem}")
+            missing.remove(COMPARISON_FILE)
+    if REPORT_FILE in missing or COMPARISON_FILE in missing:
         write_report(run.path)
     return missing
 

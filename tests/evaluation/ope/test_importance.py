@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pspo.data import Dataset
 from pspo.data.normalise import fit_normaliser
+from pspo.evaluation.dataset_return import dataset_return
 from pspo.evaluation.fitted_critics import FittedQ
 from pspo.evaluation.ope import importance
 from pspo.evaluation.ope.doubly_robust import estimate_by_weights_and_critics
@@ -17,10 +18,8 @@ from pspo.evaluation.ope.importance import (
     by_step,
     cumulative_weights,
     estimate_by_weights,
-    mean_dataset_return,
 )
 from pspo.evaluation.problem import return_to_evaluate
-from pspo.evaluation.run_verdict import dataset_interval
 from tests.evaluation.ope.ope_cases import gaussian, linear, made_dataset, made_problem
 
 LENGTHS, ENDED = np.array([3, 1, 4, 2, 4]), np.array([True, True, False, False, True])
@@ -56,6 +55,10 @@ def by_loops(
 
 def problem_of(gamma: float = GAMMA, **changes):
     return made_problem(made_dataset(LENGTHS, ENDED, **changes), gamma=gamma)
+
+
+def mean_dataset_return(problem) -> float:
+    return dataset_return(problem.dataset, problem.evaluated).value
 
 
 def test_importance_sampling_agrees_with_loops_over_episodes() -> None:
@@ -121,7 +124,6 @@ def test_the_last_row_of_a_cut_episode_counts_without_a_next_state() -> None:
     assert tuple(evaluated) == (1.0, 4, True)
     problem = made_problem(data, horizon=evaluated.horizon)
     assert mean_dataset_return(problem) == pytest.approx(reward.sum() / 5, rel=1e-6)
-    assert dataset_interval(data, horizon=4).value == pytest.approx(reward.sum() / 5, rel=1e-6)
     assert data.summary()["return_mean"] == pytest.approx(reward.sum() / 5, rel=1e-6)
     # Importance sampling: the weight of the step before.
     ratio = np.random.default_rng(1).normal(size=15)

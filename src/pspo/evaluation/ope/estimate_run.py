@@ -13,10 +13,10 @@ from pspo.core.files import write_json
 from pspo.core.progress import NO_REPORT, Reporter
 from pspo.data.load import BUILT_IN
 from pspo.evaluation.config import EvaluationConfig, evaluation_config
+from pspo.evaluation.dataset_return import CONFIDENCE, dataset_return
 from pspo.evaluation.density import BEHAVIOURS, Density
 from pspo.evaluation.ope.estimate import estimate, require_valid
 from pspo.evaluation.ope.estimator import EstimatorInputs
-from pspo.evaluation.ope.importance import mean_dataset_return
 from pspo.evaluation.ope.registry import ESTIMATORS
 from pspo.evaluation.ope.return_estimate import ReturnEstimate, contradictions
 from pspo.evaluation.problem import EvaluatedReturn, return_to_evaluate
@@ -28,6 +28,7 @@ from pspo.evaluation.run_inputs import (
     read_config,
     training_gamma,
 )
+from pspo.evaluation.verdict_update import update_verdict
 
 FILE_NAME = "ope"
 OLD_NAMES = {"lacking": "unavailable", "logged": "dataset_return", "truth": "simulator_return"}
@@ -52,6 +53,11 @@ class RunEstimates:
     """The mean return in the simulator, if the run was evaluated in one and the plain sum of rewards is estimated."""
     bounded: bool = False
     """Rewards after `horizon` steps do not count."""
+    dataset_low: float = float("-inf")
+    dataset_high: float = float("inf")
+    """Ends of the 90 % interval of `dataset_return`, whatever the confidence of the estimates."""
+    by_default: bool = False
+    """Of the run's own data, with the return and the confidence that are the defaults."""
 
     @property
     def quantity(self) -> str:
@@ -70,9 +76,19 @@ class RunEstimates:
         content = {"run": str(self.run), "estimates": estimates, "contradictions": pairs, "quantity": self.quantity}
         return finite(vars(self) | content)
 
+    @property
+    def decides_verdict(self) -> bool:
+        """Whether the verdict on the run follows these estimates: those by default, with posterior models among them.
+
+        Of other data, over another horizon or without the models, they answer another question.
+        """
+        return self.by_default and any(e.method == ESTIMATORS["models"].title for e in self.estimates)
+
     def write(self) -> None:
-        """Into the run directory."""
+        """Into the run directory; where they decide the verdict on the run, that and the report follow them."""
         write_json(self.run / f"{FILE_NAME}.json", self.as_dict())
+        if self.decides_verdict:
+            update_verdict(self)
 
     def __getattr__(self, name: str) -> Any:
         """Attributes of version 0.1."""
@@ -111,7 +127,8 @@ def estimate_return(
     run_config = read_config(opened)
     data = dataset_of_run(opened, dataset, reporter.progress, part="holdout")
     config = config or evaluation_config(data, run_config["preset"])
-    evaluated = return_to_evaluate(data, training_gamma(opened, run_config), gamma, horizon)
+    trained_with = training_gamma(opened, run_config)
+    evaluated = return_to_evaluate(data, trained_with, gamma, horizon)
     problem = problem_of_run(opened, data, evaluated, config)
     held_out = "held-out " if dataset is None and opened.holdout else ""
     reporter.message(f"evaluating on {data.size:,} {held_out}transitions of '{data.name}': {evaluated.words}")
@@ -120,6 +137,7 @@ def estimate_return(
         known = _known_behaviour(run_config["dataset"] if dataset is None else dataset)
     inputs = EstimatorInputs(problem, config, opened, confidence, known, reporter.progress)
     estimates, unavailable = estimate(inputs, methods)
+    of_data = dataset_return(data, evaluated)
     return RunEstimates(
         run=opened.path,
         data=data.name,
@@ -128,9 +146,12 @@ def estimate_return(
         horizon=problem.horizon,
         estimates=estimates,
         unavailable=unavailable,
-        dataset_return=mean_dataset_return(problem),
+        dataset_return=of_data.value,
         simulator_return=opened.result.get("return_mean") if _as_in_the_simulator(evaluated, horizon) else None,
         bounded=problem.bounded,
+        dataset_low=of_data.low,
+        dataset_high=of_data.high,
+        by_default=dataset is None and confidence == CONFIDENCE and evaluated == return_to_evaluate(data, trained_with),
     )
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pspo.data.batches import CUT_OFF
+from pspo.evaluation.dataset_return import weight_not_shown
 from pspo.evaluation.density import fraction_at_bounds
 from pspo.evaluation.ope.estimate_warnings import LONG_HORIZON
 from pspo.evaluation.ope.estimator import EstimatorInputs
@@ -77,16 +78,10 @@ def estimate_by_weights(
     """Weighted per-decision importance sampling."""
     weights, gain = _weights_and_gain(problem, log_ratio)
     interval = bootstrap_interval(weights, gain, np.zeros(len(gain)), confidence, seed)
-    numbers = weight_numbers(problem, weights) | {"truncated_weight": weight_not_shown(problem)}
+    numbers = weight_numbers(problem, weights) | {
+        "truncated_weight": weight_not_shown(problem.dataset, problem.evaluated)
+    }
     return ReturnEstimate("importance sampling", *interval, SAMPLED, numbers)
-
-
-def mean_dataset_return(problem: EvaluationProblem) -> float:
-    """The behaviour's own return: the same average with equal weights; NaN where the dataset shows too few steps."""
-    if problem.bounded and weight_not_shown(problem) > CUT_OFF:
-        return float("nan")
-    weights, gain = _weights_and_gain(problem, np.zeros(problem.dataset.size))
-    return float(weighted_sums(weights, gain, np.zeros(len(gain)), np.ones((1, len(gain))))[0])
 
 
 def _weights_and_gain(problem: EvaluationProblem, log_ratio: np.ndarray) -> tuple[Weights, np.ndarray]:
@@ -99,15 +94,6 @@ def _weights_and_gain(problem: EvaluationProblem, log_ratio: np.ndarray) -> tupl
     return cumulative_weights(steps[inside], lengths, problem.truncated), by_step(reward, lengths) * discounts(
         problem, lengths
     )
-
-
-def weight_not_shown(problem: EvaluationProblem) -> float:
-    """The weight of the steps after the dataset's longest episode; if the return is bounded, as a share of all."""
-    longest = problem.dataset.logged_rewards()[1].max()
-    if not problem.bounded:
-        return float(problem.truncated.mean() * problem.gamma**longest)
-    weight = problem.gamma ** np.arange(problem.horizon)
-    return float(problem.truncated.mean() * weight[longest:].sum() / weight.sum())
 
 
 def discounts(problem: EvaluationProblem, lengths: np.ndarray) -> np.ndarray:

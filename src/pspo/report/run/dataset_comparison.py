@@ -5,6 +5,7 @@ All of it is read from comparison.json, which the end of training writes; pages 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pspo.report.run.contents import Contents
 CLASSES = {"better": "better", "worse": "worse"}
 MANY_NEW_ACTIONS = 0.1  # as `pspo ope` warns
 MOST_OBS = 6  # columns of a state in the table of rows
+MOST_CATEGORIES = 8  # rows of a table
 
 
 def verdict_box(contents: Contents) -> str:
@@ -88,28 +90,59 @@ def _action_row(entry: dict[str, Any]) -> list[str]:
 
 def _by_state(comparison: dict[str, Any]) -> str:
     """How both actions depend on the columns that explain most of the difference."""
-    panels, words = [], []
+    panels, words, tables = [], [], []
     for i, part in enumerate(comparison.get("by_state", [])):
-        groups = part["groups"]
-        middle = np.array([0.5 * (group["low"] + group["high"]) for group in groups])
-        logged, own = (np.array([group[name] for group in groups]) for name in ("dataset", "policy"))
-        drawn = lines(
-            [Line(middle, own, BLUE, "policy", marker="o"), Line(middle, logged, GREY, "dataset", marker="o")],
-            f"{part['action']} by {part['column']}",
-            x_label=part["column"],
-            y_label=f"mean {part['action']}",
-        )
-        panels.append(svg(drawn, f"difference-{i}", f"Mean {part['action']} along {part['column']}."))
-        most = max(groups, key=lambda group: group["share"])
+        ranges = [group for group in part["groups"] if "low" in group]
+        most = max(part["groups"], key=lambda group: group["share"])
         words.append(
             f"The difference depends on {part['column']}: {percent(most['share'], 0)} of it lies where that is "
-            f"{number(most['low'])} to {number(most['high'])} (mean {part['action']} of the policy "
-            f"{number(most['policy'])}, of the dataset {number(most['dataset'])})."
+            f"{_where(most, ranges)} (mean {part['action']} of the policy {number(most['policy'])}, of the dataset "
+            f"{number(most['dataset'])})."
         )
-    if not panels:
+        if ranges:
+            panels.append(_curves(part, ranges, f"difference-{i}"))
+        else:
+            tables.append(_categories(part))
+    if not words:
         return paragraph("The difference does not depend on any single observation column.")
     caption = "Means in groups of equally many states, along the columns that the difference depends on most."
-    return paragraph(*words) + figure(panels, caption)
+    return paragraph(*words) + "".join(tables) + figure(panels, caption)
+
+
+def _where(group: dict[str, Any], ranges: list[dict[str, Any]]) -> str:
+    if "low" not in group:
+        return group["label"]
+    ends = [end for other in ranges for end in (other["low"], other["high"])]
+    low, high = (_distinct(group[end], ends) for end in ("low", "high"))
+    return low if low == high else f"{low} to {high}"
+
+
+def _distinct(value: float, among: list[float]) -> str:
+    """A number with the digits in which it differs from others: those of 1,700,000,060.25 are not the first four."""
+    span = max(among) - min(among)
+    if span == 0.0 or abs(value) < 100.0 * span:
+        return number(value)
+    return number(value, decimals=int(np.clip(2 - np.floor(np.log10(span)), 0, 9)))
+
+
+def _curves(part: dict[str, Any], ranges: list[dict[str, Any]], name: str) -> str:
+    middle = np.array([0.5 * (group["low"] + group["high"]) for group in ranges])
+    logged, own = (np.array([group[which] for group in ranges]) for which in ("dataset", "policy"))
+    drawn = lines(
+        [Line(middle, own, BLUE, "policy", marker="o"), Line(middle, logged, GREY, "dataset", marker="o")],
+        f"{part['action']} by {part['column']}",
+        x_label=part["column"],
+        y_label=f"mean {part['action']}",
+    )
+    return svg(drawn, name, f"Mean {part['action']} along {part['column']}.")
+
+
+def _categories(part: dict[str, Any]) -> str:
+    """The categories with most of the difference."""
+    groups = sorted(part["groups"], key=lambda group: -group["share"])[:MOST_CATEGORIES]
+    body = [[g["label"], number(g["dataset"]), number(g["policy"]), percent(g["share"], 0)] for g in groups]
+    action = part["action"]
+    return table([part["column"], f"dataset’s mean {action}", f"policy’s mean {action}", "of the difference"], body)
 
 
 def _rows(comparison: dict[str, Any], contents: Contents) -> str:
@@ -117,11 +150,12 @@ def _rows(comparison: dict[str, Any], contents: Contents) -> str:
     if not rows:
         return ""
     names = comparison.get("obs_names", [])[:MOST_OBS]
+    columns = [[value for value in column if not isinstance(value, str | None)] for column in _columns(rows)]
     head = ["row", *names, *(f"{a['name']}, {who}" for a in comparison["actions"] for who in ("dataset", "policy"))]
     body = [
         [
             f"{entry['row']:,}",
-            *(number(value) for value in entry["obs"][: len(names)]),
+            *(_observed(value, columns[i]) for i, value in enumerate(entry["obs"][: len(names)])),
             *(number(v) for pair in zip(entry["dataset"], entry["policy"], strict=False) for v in pair),
         ]
         for entry in rows
@@ -129,6 +163,16 @@ def _rows(comparison: dict[str, Any], contents: Contents) -> str:
     command = f"<code>pspo inspect {text(contents.run.path)} --row N</code>"
     hint = f"<p>The largest differences, one of each episode. {command} explains one.</p>"
     return f"<h3>Rows to inspect</h3>{hint}{table(head, body)}"
+
+
+def _columns(rows: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(entry["obs"] for entry in rows), strict=False)
+
+
+def _observed(value: Any, column: list[float]) -> str:
+    if value is None:
+        return "missing"
+    return value if isinstance(value, str) else _distinct(value, column)
 
 
 def _coverage(comparison: dict[str, Any]) -> list[str]:
