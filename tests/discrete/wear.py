@@ -59,14 +59,18 @@ def values_of(labels: list[str]) -> np.ndarray:
     return np.linalg.solve(np.eye(STATES) - GAMMA * p[rows, chosen], r[rows, chosen])
 
 
-def dataset(episodes: int = 300, length: int = 20, seed: int = 0, **more: object) -> Dataset:
-    """Labels at random, whatever the state; every episode is cut."""
+def dataset(
+    episodes: int = 300, length: int = 20, seed: int = 0, rule: list[str] | None = None, **more: object
+) -> Dataset:
+    """Labels at random, whatever the state, or with a `rule` its own in two of three cases; every episode is cut."""
     rng = np.random.default_rng(seed)
     obs, action, rewards, next_obs, timeout = [], [], [], [], []
     for _ in range(episodes):
         state = int(rng.integers(STATES))
         for step in range(length):
             label = LABELS[rng.integers(3)]
+            if rule and rng.random() < 0.5:
+                label = rule[state]
             outcome = transitions(state, label)
             after = int(rng.choice([*outcome], p=[*outcome.values()]))
             obs.append([state])
