@@ -154,6 +154,7 @@ def test_the_propensity_of_a_discrete_action_is_the_probability_of_its_label(tmp
     )
     capsys.readouterr()
     data = own_dataset(Run(out))
+    assert data.propensity is not None
     np.testing.assert_allclose(data.propensity, probability[data.action_codes], rtol=1e-6)
     problem = made_problem_of(out, data)
     log_policy = np.asarray(log_ratios(problem, None)) + np.log(table["chance"])
