@@ -65,7 +65,7 @@ def test_held_out_rows_and_caution_are_in_the_lines(source, monkeypatch, tmp_pat
 
     monkeypatch.setattr(dry_run, "estimate_cost", noted)
     for options in ({}, {"caution": "high", "holdout": 0.2}):
-        lines = dry_run.describe(source, "cql", "smoke", {}, **options)
+        lines = dry_run.describe(source, "cql", preset_name="smoke", settings={}, **options)
     (whole, normal), (rest, high) = sizes
     assert high == pytest.approx(3 * normal)
     assert rest == pytest.approx(0.8 * whole, rel=0.01)

@@ -79,7 +79,8 @@ def test_only_an_estimate_by_default_with_models_changes_the_verdict(run: Path, 
     if "dataset" in options:
         options = {"dataset": made_dataset([4] * 30, [False] * 30, seed=1)}
     before = {name: (run / name).read_bytes() for name in ("comparison.json", "report.html")}
-    estimates = estimate_return(run, **({"methods": ["models"]} | options))
+    chosen: dict[str, Any] = {"methods": ["models"], **options}
+    estimates = estimate_return(run, **chosen)
     assert not estimates.decides_verdict
     estimates.write()
     assert {name: (run / name).read_bytes() for name in before} == before

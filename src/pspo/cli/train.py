@@ -131,7 +131,8 @@ def _dry_run(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     options = dataset_options(arguments) | {
         name: getattr(arguments, name) for name in ("caution", "holdout", "holdout_by")
     }
-    for line in describe(arguments.dataset, arguments.algo, arguments.preset, settings, **options):
+    options |= {"preset_name": arguments.preset, "settings": settings}
+    for line in describe(arguments.dataset, arguments.algo, **options):
         show(line)
     if (arguments.seeds or 1) > 1:
         show(f"{'seeds':<17}{arguments.seeds}: each takes as long, except for the dynamics pool, which they share")

@@ -47,8 +47,8 @@ def column_names(names: tuple[str, ...], count: int, stem: str) -> list[str]:
 def _decoded(column: EncodedColumn, name: str, encoded: np.ndarray) -> list[RawColumn]:
     if column.categories:
         words = [text if text != MISSING else MISSING_WORD for text in column.categories]
-        found = np.where(encoded.any(axis=1), encoded.argmax(axis=1), len(words))
-        return [RawColumn(name, np.array([*words, OTHER_WORD])[found])]
+        index = np.where(encoded.any(axis=1), encoded.argmax(axis=1), len(words))
+        return [RawColumn(name, np.array([*words, OTHER_WORD])[index])]
     absent = encoded[:, -1] == 1.0 if column.fill is not None else np.zeros(len(encoded), bool)
     if not column.cyclic:
         shown = name if column.kind == "number" else f"{name} (seconds since 1970)"

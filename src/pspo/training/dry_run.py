@@ -19,9 +19,9 @@ from pspo.training.cost import FITTED, CostEstimate, Shape, estimate_cost
 def describe(
     source: Any,
     algo: str,
+    *,
     preset_name: str,
     settings: dict[str, Any],
-    *,
     caution: str = "normal",
     holdout: float | None = None,
     holdout_by: str | None = None,
