@@ -61,7 +61,7 @@ def test_held_out_rows_and_caution_are_in_the_lines(source, monkeypatch, tmp_pat
 
     def noted(algorithm, config, data):
         sizes.append((data.size, config.conservatism))
-        return CostEstimate((), 0)
+        return CostEstimate([], 0)
 
     monkeypatch.setattr(dry_run, "estimate_cost", noted)
     for options in ({}, {"caution": "high", "holdout": 0.2}):

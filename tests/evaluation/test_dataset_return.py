@@ -58,7 +58,7 @@ def test_the_interval_is_a_bootstrap_over_episodes(monkeypatch: pytest.MonkeyPat
         total = 0.0
         for t in range(4):
             shown = [e for e in episodes if t < lengths[e] or ended[e]]
-            gains = [data.reward[starts[e] + t] if t < lengths[e] else 0.0 for e in shown]
+            gains = [float(data.reward[starts[e] + t]) if t < lengths[e] else 0.0 for e in shown]
             total += 0.8**t * float(np.mean(gains)) if shown else 0.0
         return total
 
