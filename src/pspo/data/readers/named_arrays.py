@@ -42,14 +42,7 @@ def dataset_from_named_arrays(
     names = [str(key) for key in names]
     read_exactly = read_exactly or read
     chosen = choose([key for key in names if key not in FIXED_NAMES], columns)
-    arrays: dict[str, Any] = {}
-    axes: dict[str, int] = {}
-    for role in D4RL_NAMES:
-        if role in chosen:
-            parts = {key: np.asarray(read(key)) for key in chosen[role]}
-            axes |= {key: part.ndim for key, part in parts.items()}
-            joined = _side_by_side(parts)
-            arrays[D4RL_NAMES[role]] = joined[:, None] if joined.ndim == 1 and role not in ONE_NUMBER else joined
+    arrays, axes = _chosen_arrays(chosen, read)
     flags = {role: _flags(chosen[role][0], read, arrays) for role in ("terminal", "timeout") if role in chosen}
     rows, origin, cut, notes = len(arrays["observations"]), {}, None, []
     identifiers = {
@@ -91,6 +84,19 @@ def dataset_from_named_arrays(
     arrays = {**labels, **arrays, **column_names}
     encoder = encode_arrays(arrays, encoding)
     return with_mask(Dataset(**fields_from_d4rl(arrays, discrete=columns.is_discrete), encoder=encoder), columns.mask)
+
+
+def _chosen_arrays(chosen: dict[str, list[str]], read: Callable[[str], Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Arrays by D4RL's names, and how many axes each array of the file has."""
+    arrays: dict[str, Any] = {}
+    axes: dict[str, int] = {}
+    for role in D4RL_NAMES:
+        if role in chosen:
+            parts = {key: np.asarray(read(key)) for key in chosen[role]}
+            axes |= {key: part.ndim for key, part in parts.items()}
+            joined = _side_by_side(parts)
+            arrays[D4RL_NAMES[role]] = joined[:, None] if joined.ndim == 1 and role not in ONE_NUMBER else joined
+    return arrays, axes
 
 
 def _side_by_side(parts: dict[str, np.ndarray]) -> np.ndarray:

@@ -17,11 +17,11 @@ from pspo.evaluation.inspect.dataset_value import Convergence, convergence_of, m
 from pspo.evaluation.inspect.disagreement import Disagreement, disagreement_at
 from pspo.evaluation.inspect.labels import LabelValue, labels_in
 from pspo.evaluation.inspect.model_predictions import ModelPredictions, predictions_at
-from pspo.evaluation.inspect.networks import load_networks
+from pspo.evaluation.inspect.networks import Networks, load_networks
 from pspo.evaluation.inspect.raw_units import raw_coverage, raw_predictions, raw_transition
-from pspo.evaluation.inspect.state_query import LoggedTransition, figure_name, logged_transition, make_query
+from pspo.evaluation.inspect.state_query import LoggedTransition, StateQuery, figure_name, logged_transition, make_query
 from pspo.evaluation.inspect.verdict import verdict
-from pspo.evaluation.problem import return_without_limit
+from pspo.evaluation.problem import EvaluationProblem, return_without_limit
 from pspo.evaluation.run_inputs import (
     dataset_of_run,
     finished_run,
@@ -106,11 +106,23 @@ def inspect_policy(
     problem = problem_of_run(opened, data, return_without_limit(data, training_gamma(opened, run_config)), config)
     compared = data.obs[reference_rows(data)]
     networks = load_networks(problem, opened, config, compared, reporter.progress)
-    evaluated_with = OWN if networks.evaluators.own else FITTED
-    reporter.message(f"evaluating with {evaluated_with}")
+    reporter.message(f"evaluating with {_evaluated_with(networks)}")
+    return _inspect_state(
+        query, problem, networks, run=opened, compared=compared, name=figure_name(query, other is not None)
+    )
 
-    obs, logged = query.obs, logged_transition(query, networks.evaluators.gamma)
-    names, action_names = _names(opened, "obs", data.obs_dim), _names(opened, "action", data.action_dim)
+
+def _evaluated_with(networks: Networks) -> str:
+    return OWN if networks.evaluators.own else FITTED
+
+
+def _inspect_state(
+    query: StateQuery, problem: EvaluationProblem, networks: Networks, *, run: Run, compared: np.ndarray, name: str
+) -> Inspection:
+    """`compared` are states of the dataset that the state is compared with."""
+    data, obs = problem.dataset, query.obs
+    logged = logged_transition(query, networks.evaluators.gamma)
+    names, action_names = _names(run, "obs", data.obs_dim), _names(run, "action", data.action_dim)
     chosen = choose_actions(problem, networks, obs)
     coverage = coverage_of(data, problem.norm, names, obs)
     logged_action, labels = None if logged is None else np.asarray(logged.action, np.float32), None
@@ -129,10 +141,10 @@ def inspect_policy(
         coverage, models = raw_coverage(coverage, offsets), raw_predictions(models, offsets)
         logged = raw_transition(logged, offsets)
     return Inspection(
-        run=str(opened.path),
-        algo=run_config["algo"],
+        run=str(run.path),
+        algo=read_config(run)["algo"],
         data=data.name,
-        evaluated_with=evaluated_with,
+        evaluated_with=_evaluated_with(networks),
         row=query.row,
         row_of=query.of.name if query.of else None,
         logged=logged,
@@ -146,7 +158,7 @@ def inspect_policy(
         verdict=verdict(coverage, action, values, models, disagreement, convergence),
         labels=labels,
         nearby_actions=data.action[coverage.nearest_rows],
-        figure_name=figure_name(query, other is not None),
+        figure_name=name,
     )
 
 

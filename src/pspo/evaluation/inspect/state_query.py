@@ -35,7 +35,7 @@ class StateQuery(NamedTuple):
     obs: np.ndarray  # (obs_dim,) float32, raw
     row: int | None = None  # of the file that the dataset was read from
     of: Dataset | None = None  # the dataset of the row
-    place: int = 0  # of the row in the dataset
+    transition: int = 0  # its index in the dataset
 
 
 def make_query(own: Dataset, other: Dataset | None, state: Any, row: int | None) -> StateQuery:
@@ -145,14 +145,14 @@ def _shown(parts: Sequence[Any]) -> str:
 def logged_transition(query: StateQuery, gamma: float) -> LoggedTransition | None:
     if query.row is None or query.of is None:
         return None
-    data, row = query.of, query.place
+    data, index = query.of, query.transition
     return LoggedTransition(
-        action=data.action[row].tolist(),
-        reward=float(data.reward[row]),
-        next_obs=data.next_obs[row].tolist() if data.next_known[row] else None,
-        terminal=bool(data.terminal[row]),
-        return_to_go=float(data.returns_to_go(gamma)[row]),
-        return_to_go_known=bool(returns_known(data, gamma)[row]),
+        action=data.action[index].tolist(),
+        reward=float(data.reward[index]),
+        next_obs=data.next_obs[index].tolist() if data.next_known[index] else None,
+        terminal=bool(data.terminal[index]),
+        return_to_go=float(data.returns_to_go(gamma)[index]),
+        return_to_go_known=bool(returns_known(data, gamma)[index]),
     )
 
 
