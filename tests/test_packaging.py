@@ -60,7 +60,7 @@ def test_pythons_in_the_classifiers_are_those_that_are_allowed() -> None:
 
 
 def test_the_source_distribution_has_every_file_of_the_repository() -> None:
-    """By the rules of MANIFEST.in and what setuptools takes by itself; the slow test builds it."""
+    """By the rules of MANIFEST.in and what setuptools takes by itself; test_building.py builds it."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git repository")
     rules = (ROOT / "MANIFEST.in").read_text().splitlines()
