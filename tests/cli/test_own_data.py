@@ -105,15 +105,16 @@ def test_check_and_info(table: Path, capsys) -> None:
     assert "transitions        2999" in printed
     assert "without_next_state" in printed
     assert "task               liquidation" in printed
+    assert "note               next states that were missing" in printed
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".hdf5", ".parquet", ".csv"])
 def test_convert_keeps_the_hash(table: Path, tmp_path: Path, capsys, columns, suffix: str) -> None:
     out = tmp_path / f"other{suffix}"
     assert main(["data", "convert", str(table), str(out), *ROLES]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == str(out)
-    assert "note: next states that were missing" in printed[1]
+    printed = capsys.readouterr()
+    assert printed.out == f"{out}\n"
+    assert "pspo: note: next states that were missing" in printed.err
     assert library.load_dataset(out).hash == library.load_dataset(table, columns=columns).hash
 
 
@@ -121,7 +122,7 @@ def test_convert_reports_what_a_csv_cannot_keep(tmp_path: Path, capsys) -> None:
     made = tmp_path / "made.parquet"
     assert main(["data", "make", "liquidation", "--size", "500", "--out", str(made)]) == 0
     assert main(["data", "convert", str(made), str(tmp_path / "out.csv")]) == 0
-    assert "note: a CSV names no task: read it with --task liquidation." in capsys.readouterr().out
+    assert "pspo: note: a CSV names no task: read it with --task liquidation.\n" in capsys.readouterr().err
     back = library.load_dataset(tmp_path / "out.csv", task="liquidation")
     assert back.hash == library.load_dataset("liquidation", size=500).hash
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
+from pspo.core import terminal
 from pspo.core.terminal import console, printable, readable_output, show, show_error, show_note, show_warning
 
 
@@ -60,3 +63,15 @@ def test_what_an_encoding_lacks_is_replaced(encoding: str, monkeypatch) -> None:
     written = stream.buffer.getvalue().decode(encoding)  # pyright: ignore[reportAttributeAccessIssue]
     assert written == ("+- " if encoding == "ascii" else "± ") + "\\u03bb ... \\ud800\n"
     assert stream.errors == "strict"
+
+
+def test_notes_warnings_and_errors_have_one_look_everywhere() -> None:
+    """Only `_show_line` writes the level."""
+    own = [
+        f"{path.name} {node.value!r}"
+        for path in sorted(Path(terminal.__file__).parents[1].rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if node.value == "pspo: " or node.value.lower().startswith(("note: ", "warning: ", "warning for ", "error: "))
+    ]
+    assert own == ["terminal.py 'pspo: '"], own

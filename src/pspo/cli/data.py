@@ -10,7 +10,7 @@ from typing import Any
 from pspo.cli.common import add_command, allow_negative_lists
 from pspo.core.errors import PROBLEM
 from pspo.core.progress import Progress
-from pspo.core.terminal import in_one_line, show
+from pspo.core.terminal import in_one_line, show, show_note
 from pspo.runs.command import option_name
 
 # Role of a column, and the help of its option; options are named like the roles, with a dash for the underscore.
@@ -182,7 +182,7 @@ def _info(arguments: argparse.Namespace) -> None:
     for line in dataset.encoder.describe() if dataset.encoder else ():
         show(f"encoded: {line}.")
     for note in dataset.notes:
-        show(in_one_line(f"note: {note}"))
+        show(in_one_line(f"{'note':18} {note}"))
 
 
 def _convert(arguments: argparse.Namespace) -> None:
@@ -193,4 +193,4 @@ def _convert(arguments: argparse.Namespace) -> None:
     dataset = _load(arguments)
     show(save_dataset(dataset, arguments.out))
     for note in (*dataset.notes, *lost_in(dataset, arguments.out)):
-        show(in_one_line(f"note: {note}"))
+        show_note(note)

@@ -1,4 +1,4 @@
-"""Estimates and rankings as tables in a terminal."""
+"""Estimates and rankings as tables in a terminal; notes and warnings go to stderr, as in every command."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from pspo.core.terminal import console as plain_console
+from pspo.core.terminal import show_note, show_warning
 from pspo.evaluation.ope.estimate_run import RunEstimates
 from pspo.evaluation.ope.return_estimate import MODE, ReturnEstimate
 from pspo.evaluation.ope.selection import Ranking
@@ -29,17 +30,16 @@ def print_estimates(run: RunEstimates) -> None:
     for e in run.estimates:
         if "model_std" in e.numbers:
             console.print(_uncertainty(e))
-    for method, why in run.unavailable.items():
-        console.print(f"note: no {method}: {why}")
-    for e in run.estimates:
-        for warning in e.warnings:
-            console.print(f"warning: {e.method}: {warning}")
-    for one, other in run.contradictions:
-        console.print(
-            f"warning: {one} and {other} contradict each other: their intervals do not overlap. Trust neither."
-        )
     if run.simulator_return is not None:
         console.print(f"In the simulator the policy returns {run.simulator_return:.2f} by its mode.")
+    console.file.flush()  # what follows is below the table, also where both streams go to one file
+    for method, why in run.unavailable.items():
+        show_note(f"no {method}: {why}")
+    for e in run.estimates:
+        for warning in e.warnings:
+            show_warning(f"{e.method}: {warning}")
+    for one, other in run.contradictions:
+        show_warning(f"{one} and {other} contradict each other: their intervals do not overlap. Trust neither.")
 
 
 def _dataset_return(run: RunEstimates) -> str:
@@ -75,7 +75,8 @@ def print_ranking(runs: Sequence[RunEstimates], ranking: Ranking) -> None:
             f"Choosing the first loses {ranking.regret:.2f} of return against the best in the simulator; a random "
             f"choice loses {ranking.regret_of_random:.2f} on average."
         )
+    console.file.flush()
     for index in ranking.order:
         for estimate in runs[index].estimates:
             for warning in estimate.warnings:
-                console.print(f"warning: {runs[index].run}: {warning}")
+                show_warning(f"{runs[index].run}: {warning}")
