@@ -54,7 +54,6 @@ def measure(dataset: str, options: argparse.Namespace, folder: Path) -> None:
     result = {
         "dataset": dataset,
         "variant": options.variant,
-        "transitions": summary["transitions"],
         "command": f"python -m benchmarks.locomotion DATA-FOLDER {dataset} --variant {options.variant} {seeds}",
         "runs": shlex.join(["pspo", *words[:1], f"{dataset}.hdf5", *words[2:]]),
         "manifest": claims.manifest(folder, summary),
@@ -91,16 +90,17 @@ def compare(file: Path, task: str, run: Path) -> dict[str, float]:
     cloned: Any = from_network(mu, norm, {"task": task})
     returns = np.sort(data.episode_returns())[::-1]
     return {
+        "transitions": data.size,
         "behaviour": float(where.normalised(returns.mean())),
         "best_tenth": float(where.normalised(returns[: max(1, len(returns) // 10)].mean())),
-        "clone": evaluate(cloned, EPISODES, 0).score,
+        "reference": evaluate(cloned, EPISODES, 0).score,
     }
 
 
 def table(results: Path) -> str:
     lines = [
-        "| data | variant | PSPO | each seed | behaviour | its best tenth | BC | minutes |",
-        "|---|---|---|---|---|---|---|---|",
+        "| data | transitions | variant | PSPO | each seed | behaviour | its best tenth | mu | minutes |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for path in sorted((results / "mujoco").glob("*.json")):
         result = json.loads(path.read_text())
@@ -108,8 +108,8 @@ def table(results: Path) -> str:
         each = ", ".join(f"{value:.1f}" for value in score["each"])
         minutes = result["summary"]["seconds"]["mean"] / 60
         lines.append(
-            f"| {result['dataset']} | {result['variant']} | {score['mean']:.1f} ± {score['std']:.1f} | {each} "
-            f"| {beside['behaviour']:.1f} | {beside['best_tenth']:.1f} | {beside['clone']:.1f} | {minutes:.0f} |"
+            f"| {result['dataset']} | {beside['transitions']:,} | {result['variant']} | {score['mean']:.1f} ± {score['std']:.1f} | {each} "
+            f"| {beside['behaviour']:.1f} | {beside['best_tenth']:.1f} | {beside['reference']:.1f} | {minutes:.0f} |"
         )
     return "\n".join(lines)
 

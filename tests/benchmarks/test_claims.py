@@ -85,26 +85,26 @@ def test_a_corrupted_pool_has_its_own_cache(started, tmp_path: Path, monkeypatch
 
 
 def test_locomotion(started, tmp_path: Path, monkeypatch, capsys) -> None:
-    beside = {"behaviour": 40.0, "best_tenth": 60.0, "clone": 45.0}
+    beside = {"transitions": 1000, "behaviour": 40.0, "best_tenth": 60.0, "reference": 45.0}
     monkeypatch.setattr(locomotion, "compare", lambda *_: beside)
     places = ["--results", str(tmp_path / "a" / "results"), "--runs", str(tmp_path / "runs")]
     words = ["data", "hopper-medium", "--variant", "uniform-posterior", "--seeds", "2"]
     monkeypatch.setattr(sys, "argv", ["locomotion", *words, *places])
     locomotion.main()
-    words = ["--task", "hopper", "--seed", "70", "--seeds", "2", "--episodes", "50", "--set", "posterior=uniform"]
+    words = ["--task", "hopper", "--seed", "500", "--seeds", "2", "--episodes", "50", "--set", "posterior=uniform"]
     out = ["--out", str(tmp_path / "runs" / "hopper-medium-uniform-posterior")]
     assert started == [[sys.executable, "-m", "pspo", "train", "data/hopper-medium.hdf5", *words, *out]]
-    found = kept(tmp_path / "a" / "results" / "locomotion-hopper-medium-uniform-posterior.json")
+    found = kept(tmp_path / "a" / "results" / "mujoco" / "hopper-medium-uniform-posterior.json")
     assert list(found) == ["dataset", "variant", "command", "runs", "manifest", "beside", "summary", "curves"]
     command = "python -m benchmarks.locomotion DATA-FOLDER hopper-medium --variant uniform-posterior"
-    command += " --first-seed 70 --seeds 2"
+    command += " --first-seed 500 --seeds 2"
     assert (found["dataset"], found["variant"], found["command"]) == ("hopper-medium", "uniform-posterior", command)
     assert found["runs"] == " ".join(["pspo", "train", "hopper-medium.hdf5", *words])
     assert (found["manifest"], found["beside"]) == ({"seed": 20}, beside)
     assert found["summary"] == SUMMARY | {"dataset": "hopper-medium"}
     curve = [{"step": 20, "score": 1.235, "model_return": 2, "posterior_entropy": 1, "kl_mu": 0}]
     assert found["curves"] == {"seed-20": curve, "seed-21": curve}
-    row = "| hopper-medium | uniform-posterior | 90.0 ± 1.0 | 89.0, 91.0 | 40.0 | 60.0 | 45.0 | 2 |"
+    row = "| hopper-medium | 1,000 | uniform-posterior | 90.0 ± 1.0 | 89.0, 91.0 | 40.0 | 60.0 | 45.0 | 2 |"
     assert row in capsys.readouterr().out
 
 
