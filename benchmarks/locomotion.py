@@ -86,7 +86,7 @@ def compare(file: Path, task: str, run: Path) -> dict[str, float]:
     data, where = load_dataset(file, task=task), get_task(task)
     config = build(Config, json.loads((run / "config.json").read_text())["settings"])
     norm = fit_normaliser(data, config.gamma)
-    mu, _ = load_or_fit_reference(data, norm, config.reference, 0, lambda *a: silent("", *a))
+    mu, _ = load_or_fit_reference(data, norm, config.reference, 0, lambda *a: silent("", *a), config.gamma)
     cloned: Any = from_network(mu, norm, {"task": task})
     returns = np.sort(data.episode_returns())[::-1]
     return {
@@ -108,7 +108,8 @@ def table(results: Path) -> str:
         each = ", ".join(f"{value:.1f}" for value in score["each"])
         minutes = result["summary"]["seconds"]["mean"] / 60
         lines.append(
-            f"| {result['dataset']} | {beside['transitions']:,} | {result['variant']} | {score['mean']:.1f} ± {score['std']:.1f} | {each} "
+            f"| {result['dataset']} | {beside['transitions']:,} | {result['variant']} "
+            f"| {score['mean']:.1f} ± {score['std']:.1f} | {each} "
             f"| {beside['behaviour']:.1f} | {beside['best_tenth']:.1f} | {beside['reference']:.1f} | {minutes:.0f} |"
         )
     return "\n".join(lines)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import pspo
 from benchmarks import baselines, liquidation, locomotion
+from pspo.collecting import collect
 
 NUMBERS = {"mean": 90.0, "std": 1.0, "each": [89.0, 91.0]}
 SUMMARY = {"dataset": "somewhere", "seeds": [20, 21], "score": NUMBERS, "seconds": {"mean": 120.0}}
@@ -108,6 +110,20 @@ def test_locomotion(started, tmp_path: Path, monkeypatch, capsys) -> None:
     assert row in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_what_stands_beside_a_score_on_mujoco(tmp_path: Path) -> None:
+    pytest.importorskip("mujoco")
+    file = tmp_path / "hopper-random.hdf5"
+    collect("hopper-random", file, transitions=400)
+    pspo.train(file, preset="smoke", task="hopper", out=tmp_path / "run", episodes=1)
+    beside = locomotion.compare(file, "hopper", tmp_path / "run")
+    returns = pspo.load_dataset(file, task="hopper").episode_returns()
+    assert beside["transitions"] == 400
+    assert beside["behaviour"] == pytest.approx(100 * (returns.mean() + 20.272305) / (3234.3 + 20.272305))  # D4RL's
+    assert beside["best_tenth"] > beside["behaviour"]
+    assert 0 < beside["reference"] < 100
+
+
 def test_baselines(started, tmp_path: Path, monkeypatch, capsys) -> None:
     places = ["--results", str(tmp_path / "results"), "--runs", str(tmp_path / "runs")]
     words = ["data/hopper-medium.hdf5", "iql", "cql", "--first-seed", "70", "--seeds", "2"]
@@ -158,7 +174,7 @@ def test_a_measurement_of_baselines_says_what_it_lacks(words: list[str], started
 
 
 def test_the_table_of_locomotion_needs_no_data_and_a_measurement_does(started, tmp_path, monkeypatch, capsys) -> None:
-    for words, code, text in ((["--table"], 0, "| data | variant |"), ([], 2, "name the folder")):
+    for words, code, text in ((["--table"], 0, "| data | transitions | variant |"), ([], 2, "name the folder")):
         monkeypatch.setattr(sys, "argv", ["locomotion", *words, "--results", str(tmp_path)])
         with pytest.raises(SystemExit) as stop:
             locomotion.main()
