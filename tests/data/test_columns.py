@@ -214,3 +214,21 @@ def test_a_column_can_be_part_of_the_state_and_of_the_episode_if_both_name_it() 
     rest = choose(names, Columns("*", "u", "r", episode="site,day"))  # a pattern does not take it twice
     assert (rest["obs"], rest["episode"]) == (["price"], ["site", "day"])
     assert "asked for as action and as episode" in refusal(names, obs="price", action="u", reward="r", episode="u,day")
+
+
+@pytest.mark.parametrize("given", [{}, {"obs": "obs_a,obs_b", "reward": "reward"}, {"obs": "obs_?", "action": "act*"}])
+def test_spaces_around_a_name_in_the_header_do_not_matter(given: dict[str, str]) -> None:
+    """As people write lists: a, b, c. The columns keep their names."""
+    chosen = choose(["obs_a", " obs_b", " action ", " reward", " episode"], Columns(**given))
+    assert chosen == {
+        "obs": ["obs_a", " obs_b"],
+        "action": [" action "],
+        "reward": [" reward"],
+        "episode": [" episode"],
+    }
+
+
+def test_a_name_is_preferred_to_one_with_spaces_around_it() -> None:
+    names = ["x", " x", "u", "r", "id"]
+    chosen = choose(names, Columns(obs="x", action="u", reward="r", episode="id"))
+    assert chosen["obs"] == ["x"]

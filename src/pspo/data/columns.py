@@ -232,16 +232,16 @@ def detect(role: str, names: list[str]) -> list[str]:
     """The columns with a usual name of a role; empty if there are none."""
     matching = []
     if role in ("obs", "action"):
-        names = [name for name in names if not _NOT_A_PART.fullmatch(name)]
+        names = [name for name in names if not _NOT_A_PART.fullmatch(name.strip())]
     for family in FAMILIES.get(role, ()):
-        members = [name for name in names if re.fullmatch(family, name, re.IGNORECASE)]
+        members = [name for name in names if re.fullmatch(family, name.strip(), re.IGNORECASE)]
         if members and matching:
             raise UserError(
                 f"{listed([matching[0], members[0]])} could both be the {role} among {listed(names)}: {HOW}."
             )
         matching = members or matching
     if role == "terminal" and not matching:
-        matching = [name for name in names if DONE.fullmatch(name)]
+        matching = [name for name in names if DONE.fullmatch(name.strip())]
     return matching
 
 
@@ -272,9 +272,9 @@ def _owners(names: Collection[str], claims: Mapping[str, tuple[str, ...]]) -> di
 def _fitting(pattern: str, names: Collection[str]) -> list[str]:
     if pattern in names:  # also where a column is really called x*
         return [pattern]
-    # Only * and ? are wild: brackets are part of names such as obs[0].
+    # Only * and ? are wild: brackets are part of names such as obs[0]. A header "x, y" has spaces.
     expression = re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."))
-    return [name for name in names if expression.fullmatch(name)]
+    return [name for name in names if expression.fullmatch(name) or expression.fullmatch(name.strip())]
 
 
 def _matches(role: str, patterns: tuple[str, ...], names: Collection[str], owner: Mapping[str, str]) -> list[str]:
