@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pspo.core.compute import DEVICES
+from pspo.core.compute import DEVICES, threads_of_environment
 from pspo.core.terminal import show, show_error, show_note
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def set_threads(wanted: int | None) -> None:
     """Before JAX is imported. One thread by default: the bits then do not depend on how many runs there are."""
     from pspo.core.compute import require_threads, use_threads
 
-    use_threads(require_threads(wanted) if wanted is not None else int(os.environ.get("NPROC") or 1))
+    use_threads(require_threads(wanted) if wanted is not None else threads_of_environment(1))
 
 
 def message_unless(quiet: bool) -> Callable[[str], None]:

@@ -22,11 +22,22 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+MOST_THREADS = 1024  # each takes memory, whether it has a core or not
+
+
 def require_threads(wanted: int) -> int:
     """The value of --threads, if it is possible."""
-    if wanted < 1:
-        raise UserError(f"--threads {wanted} is out of range: at least one is needed.")
+    if not 1 <= wanted <= MOST_THREADS:
+        raise UserError(f"--threads {wanted} is out of range: it must lie between 1 and {MOST_THREADS}.")
     return wanted
+
+
+def threads_of_environment(default: int) -> int:
+    """$NPROC, which XLA reads too."""
+    given = os.environ.get("NPROC", "").strip()
+    if given and not (given.isdecimal() and 1 <= int(given) <= MOST_THREADS):
+        raise UserError(f"the environment variable NPROC is '{given}': set it to a number from 1 to {MOST_THREADS}.")
+    return int(given or default)
 
 
 def use_threads(count: int) -> None:
@@ -37,7 +48,7 @@ def use_threads(count: int) -> None:
 
 def threads() -> int:
     """Threads that XLA uses in this process."""
-    return int(os.environ.get("NPROC") or cores())
+    return threads_of_environment(cores())
 
 
 DEVICES = ("auto", "cpu", "gpu")
