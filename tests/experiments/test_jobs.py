@@ -27,6 +27,7 @@ class Scripted:
     """A backend without processes: each job has a list of outcomes, one per try, and takes some polls to reach it."""
 
     remote = False
+    shares_cache = True
 
     def __init__(self, at_once: int, outcomes: dict[str, list[JobOutcome]] | None = None, polls: int = 1) -> None:
         self.at_once, self.outcomes, self.polls = at_once, outcomes or {}, polls

@@ -83,7 +83,7 @@ def test_messages_of_python_calls_are_escaped_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["a,b", 'a"b', "a\\b", "a#b", "x*"])
-def test_a_reward_with_a_name_of_its_own(name: str, tmp_path: Path) -> None:
+def test_a_reward_with_an_unusual_name(name: str, tmp_path: Path) -> None:
     """A text with a comma would be two columns: such a name is written as a list of one."""
     path = tmp_path / "log.parquet"
     pyarrow.parquet.write_table(table(["x1", "x2", "u", name, "id"]), path)

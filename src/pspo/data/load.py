@@ -23,6 +23,7 @@ from pspo.core.progress import Progress, silent
 from pspo.data.action_mask import with_mask
 from pspo.data.column_map import with_map
 from pspo.data.columns import BOUNDS, Columns, as_columns, natural_key
+from pspo.data.copied_files import where_to_read
 from pspo.data.d4rl_layout import BOUNDS_NOTE
 from pspo.data.dataset import Dataset
 from pspo.data.describe import describe, first_rows
@@ -168,6 +169,7 @@ def _find_named(source: str, progress: Progress) -> Loader | None:
 
 def _load(source: Any, columns: Columns, arrays_have_roles: bool, encoder: Encoding) -> Dataset:
     if (text := source_text(source)) is not None:
+        text = where_to_read(text)
         return _read_path(Path(text), text, columns, arrays_have_roles, encoder)
     if isinstance(source, Dataset):
         require_same(source.encoder, encoder, source.name)

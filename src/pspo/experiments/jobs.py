@@ -104,6 +104,8 @@ class Backend(Protocol):
 
     remote: bool
     """Whether workers may run in another folder or on another machine: paths must then be absolute."""
+    shares_cache: bool
+    """Whether what one worker fits is there for all others."""
 
     def __enter__(self) -> Any: ...
 
@@ -158,7 +160,7 @@ def run_jobs(
     backend.check(waiting)
     try:
         while waiting or running:
-            while backend.has_room(len(running)) and (job := _next(waiting, [r.job for r in running])):
+            while backend.has_room(len(running)) and (job := _next(waiting, _fitting(running, backend))):
                 waiting.remove(job)
                 running.append(_Running(job, backend.start(job)))
             time.sleep(POLL_SECONDS)
@@ -186,14 +188,24 @@ def _write_missing(jobs: Sequence[Job]) -> dict[str, str]:
     """Of finished runs that were killed before their last files; returns what went wrong, by name."""
     failures = {}
     for job in jobs:
-        if (run := Run(job.run)).complete and not (run.path / "report.html").exists():
-            from pspo.training.train import write_missing
-
-            try:
-                write_missing(run)
-            except EXPECTED as problem:
-                failures[job.name] = exit_code_and_message(problem)[1]
+        try:
+            write_missing_report(job)
+        except EXPECTED as problem:
+            failures[job.name] = exit_code_and_message(problem)[1]
     return failures
+
+
+def write_missing_report(job: Job) -> None:
+    """Of a finished run that has none."""
+    if (run := Run(job.run)).complete and not (run.path / "report.html").exists():
+        from pspo.training.train import write_missing
+
+        write_missing(run)
+
+
+def _fitting(running: Sequence[_Running], backend: Backend) -> list[Job]:
+    """The jobs whose models are worth waiting for."""
+    return [work.job for work in running] if backend.shares_cache else []
 
 
 def _next(waiting: Sequence[Job], running: Sequence[Job]) -> Job | None:

@@ -37,6 +37,7 @@ class ProcessBackend:
     """As many jobs at once as cores allow, or `at_once`."""
 
     remote = False
+    shares_cache = True
 
     def __init__(self, threads: int = 1, at_once: int | None = None) -> None:
         self.free = _core_numbers()
