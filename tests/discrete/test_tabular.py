@@ -65,8 +65,10 @@ def test_learned_policies_come_close_to_the_optimum(
 
 
 @pytest.mark.slow
-def test_bc_has_the_probabilities_of_the_behaviour(tmp_path: Path) -> None:
-    run = pspo.train(wear.dataset(rule=RULE), "bc", out=tmp_path / "run", monitor=SILENT)
+def test_bc_has_the_frequencies_of_the_dataset(tmp_path: Path) -> None:
+    """They are its exact answer; state 9 has few rows, so that they differ from the behaviour's probabilities."""
+    dataset = wear.dataset(rule=RULE)
+    run = pspo.train(dataset, "bc", out=tmp_path / "run", monitor=SILENT)
     assert run.policy(STATES).tolist() == RULE
-    expected = 0.5 / 3 + 0.5 * np.eye(3)[[wear.LABELS.index(label) for label in RULE]]
-    np.testing.assert_allclose(run.policy.probabilities(STATES), expected, atol=0.1)
+    frequencies = [dataset.action[dataset.obs[:, 0] == state].mean(axis=0) for state in range(wear.STATES)]
+    np.testing.assert_allclose(run.policy.probabilities(STATES), frequencies, atol=0.05)
