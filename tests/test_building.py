@@ -33,7 +33,7 @@ def run(*words: object, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def setuptools(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where a setuptools that is new enough can be imported: here, or installed into a folder of its own."""
+    """Where a setuptools that is new enough can be imported: here, or installed into a new folder."""
     folder = tmp_path_factory.mktemp("setuptools")
     found = subprocess.run(
         [sys.executable, "-c", "import setuptools; print(setuptools.__version__)"], capture_output=True, text=True

@@ -150,7 +150,7 @@ def test_an_existing_cluster_is_used_and_left_running(tmp_path: Path):
 
 @pytest.mark.slow  # a minute
 @pytest.mark.skipif(not Path("/proc").exists(), reason="workers are found through /proc")
-def test_a_cluster_without_a_shared_folder_that_loses_a_machine_gives_the_same_bits(tmp_path: Path):
+def test_a_cluster_without_a_shared_folder_that_loses_a_machine_changes_no_number(tmp_path: Path):
     """Two machines with one core and a run each; one is lost, and the other one does its run, too."""
     from ray.cluster_utils import Cluster
 
