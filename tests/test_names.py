@@ -23,6 +23,7 @@ LONGEST_TEST_NAME = 79
 
 BANNED = {
     "anew": "again",
+    "belief": "posterior, distribution",
     "centre": "target_policy, mean",
     "chains": "rollouts",
     "clone": "bc, behaviour",
@@ -40,6 +41,11 @@ BANNED = {
     "weighed": "posterior, backup",
     "world": "env",
 }
+IN_MEMORY = ("algorithms", "collecting", "dynamics")
+"""Packages that see transitions, and no file: there is no row in them."""
+OF_A_TABLE = {"algorithms/registry.py", "algorithms/sharing.py", "collecting/store.py"}  # of algorithms, of a file
+ROWS = {"row": "transition, index", "rows": "transitions, index"}
+
 OLD = {"facts", "judge_run"}  # names of version 0.1 that still work
 OLD_IN = {"evaluation/ope/estimate_run.py", "policies/policy.py", "policies/onnx/runtime.py"}
 
@@ -50,7 +56,7 @@ def sources(folder: Path = SOURCE) -> Iterator[tuple[str, ast.Module]]:
 
 
 def defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and name of every variable, parameter, function and class."""
+    """Line and name of every variable, field, parameter, function and class."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.lineno, node.id
@@ -62,11 +68,12 @@ def defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def banned_names(name: str, tree: ast.Module) -> list[str]:
     problems = []
+    banned = BANNED | ROWS if name.startswith(IN_MEMORY) and name not in OF_A_TABLE else BANNED
     for line, identifier in defined(tree):
         if name in OLD_IN and identifier in OLD:
             continue
         for word in re.findall(r"[A-Z]?[a-z]+", identifier):
-            if instead := BANNED.get(word.lower()):
+            if instead := banned.get(word.lower()):
                 problems.append(f"{name}:{line} {identifier}: say {instead}")
     return problems
 
@@ -116,6 +123,12 @@ def test_test_names_are_short() -> None:
         if isinstance(node, ast.FunctionDef) and len(node.name) > LONGEST_TEST_NAME
     ]
     assert not long, "\n".join(long)
+
+
+def test_rows_are_reported_where_there_is_no_file() -> None:
+    tree = ast.parse("class Buffer:\n    rows: int\nfor row in pairs: pass")
+    assert len(banned_names("dynamics/buffer.py", tree)) == len(banned_names("algorithms/epq/behaviour.py", tree)) == 2
+    assert banned_names("data/load.py", tree) == banned_names("algorithms/registry.py", tree) == []
 
 
 def test_planted_names_are_reported() -> None:

@@ -154,7 +154,7 @@ def test_a_whole_update_is_that_of_its_losses_each_at_the_old_parameters(config:
 def test_the_penalty_lowers_q_in_rollouts_and_raises_it_on_the_dataset() -> None:
     """The same state, batches and keys, with the penalty and without it."""
     q = {}
-    synthetic = encoded(made_buffer().rows.obs[:6])
+    synthetic = encoded(made_buffer().transitions.obs[:6])
     for config in (MODEL, NONE):
         state = state_of(config)
         start = state.agent.params.actor
@@ -224,7 +224,7 @@ def test_rollouts_follow_the_policy_or_random_actions(uniform: bool) -> None:
     after, _, metrics = jax.jit(lambda s: combo.begin_chunk(config, setup, made_data(), s))(state)
     assert int(after.buffer.size) == 400
     assert float(metrics["rollout_alive"]) == 1.0
-    rows = after.buffer.rows
+    rows = after.buffer.transitions
     away = np.abs(np.asarray(rows.action[:400] - sure.unit_action(norm.encode(rows.obs[:400]))))
     if not uniform:
         assert away.max() < 0.3

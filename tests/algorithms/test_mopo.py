@@ -70,7 +70,7 @@ def test_a_chunk_begins_with_rollouts_from_states_of_the_dataset() -> None:
     size = int(after.buffer.size)
     assert 40 <= size <= 120
     assert float(metrics["rollout_alive"]) == pytest.approx(size / 120)
-    rows = [np.asarray(part)[:size] for part in after.buffer.rows]
+    rows = [np.asarray(part)[:size] for part in after.buffer.transitions]
     states = np.asarray(here.device_data.transitions.obs)
     assert all((np.abs(states - first).max(1) < 1e-6).any() for first in rows[0][:40])
     assert np.abs(rows[1]).max() <= 1.0
@@ -90,7 +90,9 @@ def test_an_update_learns_from_the_mixture_and_leaves_the_buffer_alone(monkeypat
 
     monkeypatch.setattr(model_based, "soft_step", watched)
     state = here.start(0)
-    marked = state.buffer._replace(rows=state.buffer.rows._replace(obs=state.buffer.rows.obs + 77.0), size=jnp.int32(5))
+    marked = state.buffer._replace(
+        transitions=state.buffer.transitions._replace(obs=state.buffer.transitions.obs + 77.0), size=jnp.int32(5)
+    )
     batch = here.module.draw(here.config, here.device_data, jax.random.PRNGKey(1))
     key = jax.random.PRNGKey(2)
     after, metrics = jax.jit(lambda s: mopo.update(here.config, here.setup, {}, s, batch, key))(

@@ -161,8 +161,10 @@ def test_rollouts_are_valued_by_the_online_critics_and_not_by_the_target() -> No
     )
     assert 30 <= int(usual.buffer.size) <= 60
     assert equal_bits(usual.buffer, by_target.buffer)
-    assert not equal_bits(usual.buffer.rows.next_obs, by_online.buffer.rows.next_obs)
-    np.testing.assert_array_equal(usual.buffer.rows.obs[:30], by_online.buffer.rows.obs[:30])  # the same starts
+    assert not equal_bits(usual.buffer.transitions.next_obs, by_online.buffer.transitions.next_obs)
+    np.testing.assert_array_equal(
+        usual.buffer.transitions.obs[:30], by_online.buffer.transitions.obs[:30]
+    )  # the same starts
     assert not equal_bits(usual.key, state.key)
 
 

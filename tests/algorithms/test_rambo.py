@@ -317,8 +317,8 @@ def test_models_are_trained_after_every_chunk_but_not_before_the_first() -> None
     # The same policy from the same states: only the models differ.
     assert 20 <= int(first.buffer.size) <= 40
     assert 20 <= int(second.buffer.size) <= 40
-    assert equal_bits(first.buffer.rows.action[:20], second.buffer.rows.action[:20])
-    assert not np.allclose(first.buffer.rows.reward[:20], second.buffer.rows.reward[:20], atol=1e-3)
+    assert equal_bits(first.buffer.transitions.action[:20], second.buffer.transitions.action[:20])
+    assert not np.allclose(first.buffer.transitions.reward[:20], second.buffer.transitions.reward[:20], atol=1e-3)
     assert not equal_bits(first.key, begun.key)
 
 

@@ -31,7 +31,7 @@ def piped(*words: str, reads: int) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("words", [("config", "--algo", "pspo"), ("--help",)])
-def test_a_reader_that_has_had_enough_is_no_error(words) -> None:
+def test_a_reader_that_closes_the_pipe_is_no_error(words) -> None:
     code, errors = piped(*words, reads=0)
     assert (code, errors) == (BROKEN_PIPE, "")
 

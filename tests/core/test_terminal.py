@@ -65,7 +65,7 @@ def test_what_an_encoding_lacks_is_replaced(encoding: str, monkeypatch) -> None:
     assert stream.errors == "strict"
 
 
-def test_notes_warnings_and_errors_have_one_look_everywhere() -> None:
+def test_notes_warnings_and_errors_have_one_form_everywhere() -> None:
     """Only `_show_line` writes the level."""
     own = [
         f"{path.name} {node.value!r}"

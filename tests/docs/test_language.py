@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import html
 import io
+import json
 import re
 import tokenize
 from collections.abc import Iterator
@@ -20,7 +22,9 @@ from tests.docs.pages import DOCS, ROOT, name_of
 
 SRC = ROOT / "src" / "pspo"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS.glob("*.md")]
-PAGES = sorted([*PAGES, *DOCS.glob("algorithms/*.md"), *DOCS.glob("lab/*.md")])
+PAGES = sorted([*PAGES, *DOCS.glob("algorithms/*.md"), *DOCS.glob("lab/*.md"), *DOCS.glob("paper/*/*.md")])
+REPORTS = sorted(DOCS.glob("paper/*/*.html"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 DEFINED = (ast.FunctionDef, ast.ClassDef)
 QUOTE_OLD_NAMES = {
     "tests/docs/test_language.py",
@@ -62,6 +66,8 @@ BANNED: tuple[tuple[str, str, str], ...] = (
     (r"\bstands? on\b|\bhangs? on\b|\bstands? back\b", "depends on, waits", ""),
     (r"\btold apart\b|\btells? \w+ apart\b", "distinguish", ""),
     (r"\bnobody knows\b|\bas it is to be\b|\bat will\b", "say it plainly", ""),
+    (r"\bhad enough\b|\b(?:left )?out of account\b|\bwhat training rests on\b", "say it plainly", ""),
+    (r"\bbeliefs?\b", "posterior, distribution", r"Dynamics Belief"),
     (r"\bgives? itself away\b|\bone's own\b", "say it plainly", ""),
 )
 
@@ -105,6 +111,24 @@ def texts_of(source: str) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_pages_have_no_banned_phrase(page: Path) -> None:
     assert findings(prose(page.read_text())) == []
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=name_of)
+def test_reports_in_the_documentation_have_no_banned_phrase(report: Path) -> None:
+    """Also those that were drawn long ago: `pspo report` draws them again."""
+    page = re.sub(r"<(style|script)\b.*?</\1>", " ", report.read_text(), flags=re.DOTALL)
+    assert findings(html.unescape(re.sub(r"<[^>]*>", " ", page))) == []
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name_of)
+def test_notebooks_have_no_banned_phrase(notebook: Path) -> None:
+    problems = []
+    for cell in json.loads(notebook.read_text())["cells"]:
+        source = "".join(cell["source"])
+        texts = [prose(source)] if cell["cell_type"] == "markdown" else [text for _, text in texts_of(source)]
+        printed = ["".join(output.get("text", [])) for output in cell.get("outputs", [])]
+        problems += [problem for text in (*texts, *printed) for problem in findings(text)]
+    assert problems == []
 
 
 def test_help_texts_have_no_banned_phrase() -> None:
@@ -163,6 +187,10 @@ PLANTED = (
     "whom the posterior prefers",
     "a damaged one is said",
     "imagined episodes",
+    "the reader has had enough",
+    "the last one is left out of account",
+    "what training rests on",
+    "their belief, not noise",
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pspo.core.renamed import new_array_name
+from pspo.core.trees import from_arrays, to_arrays
 from pspo.data.batches import Transitions
 from pspo.dynamics.buffer import Buffer, append, empty_buffer, mixed, real_count
 
@@ -46,7 +50,7 @@ def test_only_written_transitions_are_sampled_and_the_oldest_replaced(rounds, se
         first += 5
     kept = written[-CAPACITY:]
     assert int(buffer.size) == len(kept)
-    assert sorted(numbers_in(Transitions(*(part[: len(kept)] for part in buffer.rows)))) == sorted(kept)
+    assert sorted(numbers_in(Transitions(*(part[: len(kept)] for part in buffer.transitions)))) == sorted(kept)
     drawn = mixed_compiled(buffer, numbered(500, BATCH), ratio=0.25, key=jax.random.PRNGKey(seed))
     generated = numbers_in(drawn)[2:] if kept else numbers_in(drawn)[:0]
     assert set(generated) <= set(kept)
@@ -66,7 +70,7 @@ def _key(i: int) -> jax.Array:
 
 def test_more_transitions_than_fit_leave_no_gap() -> None:
     buffer = append(empty_buffer(3, numbered(1, 1)), numbered(1, 5), jnp.ones(5, bool))
-    assert sorted(numbers_in(buffer.rows)) == [1, 2, 3]
+    assert sorted(numbers_in(buffer.transitions)) == [1, 2, 3]
     assert (int(buffer.size), int(buffer.head)) == (3, 0)
 
 
@@ -86,3 +90,16 @@ def test_types_are_kept() -> None:
     assert isinstance(after, Buffer)
     for x, y in zip(jax.tree.leaves(buffer), jax.tree.leaves(after), strict=True):
         assert (x.shape, x.dtype, x.weak_type) == (y.shape, y.dtype, y.weak_type)
+
+
+class StateWithBuffer(NamedTuple):
+    buffer: Buffer
+
+
+def test_the_buffer_of_an_older_checkpoint_is_read() -> None:
+    """Its transitions were called rows."""
+    state = StateWithBuffer(append(empty_buffer(3, numbered(1, 1)), numbered(1, 2), jnp.array([True, True])))
+    old = {name.replace(".transitions", ".rows"): array for name, array in to_arrays(state).items()}
+    assert ".buffer.rows.obs" in old
+    restored = from_arrays(state, {new_array_name(name): array for name, array in old.items()})
+    assert jax.tree.all(jax.tree.map(np.array_equal, restored, state))

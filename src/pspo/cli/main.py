@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         with readable_output():
             return _run(argv)
-    except BrokenPipeError:  # whoever read the output has had enough: `pspo list | head`
+    except BrokenPipeError:  # the reader closed the pipe: `pspo list | head`
         return BROKEN_PIPE
     finally:
         if argv is None:

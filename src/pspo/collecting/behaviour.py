@@ -87,9 +87,9 @@ class Gaussian:
         if self.obs_scale is not None:
             x = np.clip((x - self.obs_scale[0]) / self.obs_scale[1], -OBS_MAX, OBS_MAX)
         for layer in self.hidden:
-            x = ACTIVATIONS[self.activation](_each_row(x, *layer))
-        log_std = _each_row(x, *self.log_std) if isinstance(self.log_std, tuple) else self.log_std
-        return _each_row(x, *self.mean), np.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
+            x = ACTIVATIONS[self.activation](_one_by_one(x, *layer))
+        log_std = _one_by_one(x, *self.log_std) if isinstance(self.log_std, tuple) else self.log_std
+        return _one_by_one(x, *self.mean), np.clip(log_std, LOG_STD_MIN, LOG_STD_MAX)
 
     def arrays(self) -> dict[str, Any]:
         """The members of a policy file."""
@@ -106,8 +106,8 @@ class Gaussian:
         return members
 
 
-def _each_row(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """x @ w + b with one product per row: a product of whole batches rounds differently for each batch size,
+def _one_by_one(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """x @ w + b with one product per state: a product of whole batches rounds differently for each batch size,
     and an episode must not depend on how many others run in parallel."""
     return np.matmul(x[:, None, :], w)[:, 0] + b
 

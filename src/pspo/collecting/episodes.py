@@ -154,6 +154,6 @@ def _read_saved(folder: Path, part: int, reporter: Reporter) -> Iterator[Episode
             continue
         stops = np.cumsum(arrays["length"])
         for i, (stop, length) in enumerate(zip(stops.tolist(), arrays["length"].tolist(), strict=True)):
-            rows, states = slice(stop - length, stop), slice(stop - length + i, stop + i + 1)
+            steps, states = slice(stop - length, stop), slice(stop - length + i, stop + i + 1)
             numbers = int(arrays["index"][i]), float(arrays["total"][i]), length, bool(arrays["terminal"][i])
-            yield Episode(*numbers, arrays["obs"][states], arrays["action"][rows], arrays["reward"][rows])
+            yield Episode(*numbers, arrays["obs"][states], arrays["action"][steps], arrays["reward"][steps])

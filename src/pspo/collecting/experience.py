@@ -31,9 +31,9 @@ class Experience:
         self, obs: np.ndarray, action: np.ndarray, reward: float, next_obs: np.ndarray, ended: tuple[bool, bool]
     ) -> None:
         """Append a transition; `ended` is (terminal, time-out)."""
-        row = self.size
-        self.obs[row], self.action[row], self.reward[row], self.next_obs[row] = obs, action, reward, next_obs
-        self.terminal[row], self.timeout[row] = ended
+        index = self.size
+        self.obs[index], self.action[index], self.reward[index], self.next_obs[index] = obs, action, reward, next_obs
+        self.terminal[index], self.timeout[index] = ended
         self.size += 1
         if any(ended):
             self.episodes, self.open_start = self.episodes + 1, self.size
@@ -94,9 +94,9 @@ class Experience:
         self.episodes, self.open_start = ends.size, int(ends[-1]) + 1 if ends.size else 0
 
     def _require_shapes(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
-        rows = len(arrays["reward"]) if "reward" in arrays and arrays["reward"].ndim else 0
+        size = len(arrays["reward"]) if "reward" in arrays and arrays["reward"].ndim else 0
         for name in _FIELDS:
-            wanted = (rows, *getattr(self, name).shape[1:])
+            wanted = (size, *getattr(self, name).shape[1:])
             if name not in arrays or arrays[name].shape != wanted:
                 raise Corrupt(f"{path} lacks '{name}' of shape {wanted}.")
 

@@ -51,13 +51,14 @@ METRICS = {
 }
 
 STATE = {
+    ".buffer.rows": ".buffer.transitions",
     ".centre": ".target_policy",
     ".chains": ".rollouts",
     ".f_spread": ".f_scale",
     ".learned": ".params",
     ".log_trust": ".log_lambda",
 }
-"""Fields of an algorithm's state, as checkpoints spell them."""
+"""First fields of the arrays of an algorithm's state, as checkpoints spell them."""
 
 
 EPQ = {"tau": "support_threshold", "target_rate": "target_tau"}
@@ -98,6 +99,6 @@ def new_metrics(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def new_array_name(name: str) -> str:
-    """An array's name in a checkpoint of any version: only its first field, that of the state, may have changed."""
+    """An array's name in a checkpoint of any version: only its first fields may have changed."""
     first = next((old for old in STATE if name.startswith(old) and not name[len(old) :][:1].isidentifier()), None)
     return STATE[first] + name[len(first) :] if first else name

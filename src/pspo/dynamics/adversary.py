@@ -54,11 +54,11 @@ def draw_logged(env: ModelEnv, data: DeviceDataset, counts: Array | None, batch:
     """Inputs and targets of logged transitions. `counts` says which targets were logged; None means all."""
     models = env.models
     pick = jax.random.randint(key, (models.size, batch), 0, data.transitions.reward.shape[0])
-    rows = jax.tree.map(lambda part: part[pick], data.transitions)
-    target = jnp.concatenate([rows.next_obs - rows.obs, rows.reward[..., None] / env.reward_unit], axis=-1)
+    real = jax.tree.map(lambda part: part[pick], data.transitions)
+    target = jnp.concatenate([real.next_obs - real.obs, real.reward[..., None] / env.reward_unit], axis=-1)
     value = (target - models.target_mean) / models.target_std
     return LoggedBatches(
-        model_inputs(env.model_norm, rows.obs, rows.action), Targets(value, None if counts is None else counts[pick])
+        model_inputs(env.model_norm, real.obs, real.action), Targets(value, None if counts is None else counts[pick])
     )
 
 

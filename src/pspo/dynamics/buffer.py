@@ -14,13 +14,13 @@ from pspo.data.batches import Transitions
 class Buffer(NamedTuple):
     """A ring buffer. Only the first `size` entries have been written, and only they are sampled."""
 
-    rows: Transitions  # (capacity, ...)
+    transitions: Transitions  # (capacity, ...)
     head: Array  # (): index of the next write
     size: Array  # ()
 
     @property
     def capacity(self) -> int:
-        return self.rows.reward.shape[0]
+        return self.transitions.reward.shape[0]
 
 
 def empty_buffer(capacity: int, like: Transitions) -> Buffer:
@@ -29,12 +29,12 @@ def empty_buffer(capacity: int, like: Transitions) -> Buffer:
     return Buffer(Transitions(*parts), jnp.int32(0), jnp.int32(0))
 
 
-def append(buffer: Buffer, rows: Transitions, happened: Array) -> Buffer:
+def append(buffer: Buffer, transitions: Transitions, happened: Array) -> Buffer:
     """Write the transitions that happened over the oldest ones. Of more than fit, the first are kept."""
     kept = happened & (jnp.cumsum(happened) <= buffer.capacity)
     index = (buffer.head + jnp.cumsum(kept) - 1) % buffer.capacity
     index = jnp.where(kept, index, buffer.capacity)  # out of range: dropped
-    written = (old.at[index].set(new, mode="drop") for old, new in zip(buffer.rows, rows, strict=True))
+    written = (old.at[index].set(new, mode="drop") for old, new in zip(buffer.transitions, transitions, strict=True))
     count = kept.sum().astype(jnp.int32)
     size = jnp.minimum(buffer.size + count, buffer.capacity)
     return Buffer(Transitions(*written), (buffer.head + count) % buffer.capacity, size)
@@ -55,4 +55,4 @@ def mixed(buffer: Buffer, real: Transitions, ratio: float, key: Array) -> Transi
         where = take_real.reshape(-1, *(1,) * (logged.ndim - 1))
         return jnp.where(where, logged, generated[pick])
 
-    return Transitions(*(choose(logged, generated) for logged, generated in zip(real, buffer.rows, strict=True)))
+    return Transitions(*(choose(logged, generated) for logged, generated in zip(real, buffer.transitions, strict=True)))

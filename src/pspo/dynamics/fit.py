@@ -98,7 +98,7 @@ class Targets(NamedTuple):
     value: Array
     counts: Array | None
 
-    def rows(self, index: Array | np.ndarray) -> Targets:
+    def at(self, index: Array | np.ndarray) -> Targets:
         return Targets(self.value[index], None if self.counts is None else self.counts[index])
 
 
@@ -157,7 +157,7 @@ def fit(
     trainable, fixed = eqx.partition(model, is_trained(model))
     opt = optimiser.init(trainable)
     best, best_nll, stale, curve, step = trainable, np.full(config.pool, np.inf), 0, [], 0
-    holdout_x, holdout_y = x[holdout], y.rows(holdout)
+    holdout_x, holdout_y = x[holdout], y.at(holdout)
     boots = jnp.asarray(boots)
     while step < config.steps and stale < config.patience:
         count = min(config.evaluate_every, config.steps - step)
@@ -190,13 +190,13 @@ def compile_fit(optimiser, config: ModelConfig):
 
     @eqx.filter_jit(donate="none")
     def run(trainable, fixed, *, opt, x, y, boots, key, count: int):
-        members, rows = boots.shape
+        members, size = boots.shape
 
         def step(carry, k):
             trainable, opt = carry
-            pick = jax.random.randint(k, (members, config.batch), 0, rows)
+            pick = jax.random.randint(k, (members, config.batch), 0, size)
             idx = jnp.take_along_axis(boots, pick, axis=1)
-            target = y.rows(idx)
+            target = y.at(idx)
             loss, grads = jax.value_and_grad(
                 lambda t: beta_nll_loss(eqx.combine(t, fixed), x[idx], target.value, config.beta_nll, target.counts)
             )(trainable)

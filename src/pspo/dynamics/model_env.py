@@ -43,8 +43,8 @@ class ModelEnv(NamedTuple):
 
     def draw(self, obs: Array, action: Array, prediction: Prediction, member: Array, noise: Array) -> Outcome:
         """Outcomes drawn from the given members; member (..., batch), noise (..., batch, targets)."""
-        row = jnp.arange(obs.shape[0])
-        return self.outcome(obs, action, prediction.mean[member, row] + prediction.std[member, row] * noise)
+        each = jnp.arange(obs.shape[0])
+        return self.outcome(obs, action, prediction.mean[member, each] + prediction.std[member, each] * noise)
 
     def outcome(self, obs: Array, action: Array, target: Array) -> Outcome:
         """The outcome for given targets of the models: observation change (raw units) and reward."""

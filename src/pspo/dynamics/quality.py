@@ -23,26 +23,26 @@ STEPS_AHEAD = 10
 
 
 def _predictions(
-    dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.ndarray
+    dataset: Dataset, norm: Normaliser, models: Ensemble, index: np.ndarray
 ) -> tuple[jax.Array, jax.Array, Targets]:
     """Mean and log-std of every member on these transitions, and the truth, all in the models' target units."""
     raw, _, _ = fit_targets(dataset, norm)
-    unit = norm.unit_action(dataset.action[rows])
-    x = model_inputs(norm, jnp.asarray(dataset.obs[rows]), jnp.asarray(unit))
+    unit = norm.unit_action(dataset.action[index])
+    x = model_inputs(norm, jnp.asarray(dataset.obs[index]), jnp.asarray(unit))
     counts = target_counts(dataset)
-    value = (jnp.asarray(raw[rows]) - models.target_mean) / models.target_std
+    value = (jnp.asarray(raw[index]) - models.target_mean) / models.target_std
     mean, log_std = eqx.filter_jit(lambda m, x: m.normalised(x))(models, x)
-    return mean, log_std, Targets(value, None if counts is None else jnp.asarray(counts[rows]))
+    return mean, log_std, Targets(value, None if counts is None else jnp.asarray(counts[index]))
 
 
-def holdout_nll(dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.ndarray) -> jax.Array:
+def holdout_nll(dataset: Dataset, norm: Normaliser, models: Ensemble, index: np.ndarray) -> jax.Array:
     """Negative log-likelihood of each member per transition and target; a prior from the hold-out is based on it."""
-    return mean_nll(*_predictions(dataset, norm, models, rows))
+    return mean_nll(*_predictions(dataset, norm, models, index))
 
 
-def holdout_error(dataset: Dataset, norm: Normaliser, models: Ensemble, rows: np.ndarray) -> jax.Array:
+def holdout_error(dataset: Dataset, norm: Normaliser, models: Ensemble, index: np.ndarray) -> jax.Array:
     """(members,) mean squared error, each target in units of its standard deviation; elites are chosen by it."""
-    mean, _, y = _predictions(dataset, norm, models, rows)
+    mean, _, y = _predictions(dataset, norm, models, index)
     square = jnp.square(mean - y.value)
     return square.mean((1, 2)) if y.counts is None else (square * y.counts).sum((1, 2)) / y.counts.sum()
 

@@ -93,8 +93,8 @@ def fit_classifier(
         def step(carry, k):
             net, opt = carry
             a, b = jax.random.split(k)
-            rows = jnp.concatenate([jax.random.choice(a, ends, (half,)), jax.random.choice(b, continues, (half,))])
-            loss = lambda n: optax.sigmoid_binary_cross_entropy(n(x[rows])[:, 0], label).mean()  # noqa: E731
+            pick = jnp.concatenate([jax.random.choice(a, ends, (half,)), jax.random.choice(b, continues, (half,))])
+            loss = lambda n: optax.sigmoid_binary_cross_entropy(n(x[pick])[:, 0], label).mean()  # noqa: E731
             updates, opt = optimiser.update(jax.grad(loss)(net), opt)
             return (optax.apply_updates(net, updates), opt), None
 

@@ -1,4 +1,4 @@
-"""Where a policy acts differently from the dataset: by action column, by state, and row by row. NumPy only."""
+"""Where a policy acts differently from the dataset: by action column, by state, and by transition. NumPy only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pspo.data.dataset import Dataset
 from pspo.evaluation.raw_columns import MISSING_WORD, RawColumn, column_names, raw_columns
 from pspo.policies.policy import Policy
 
-COMPARED = 20_000  # rows of the dataset
+COMPARED = 20_000  # transitions
 BINS = 8  # groups of equal size along an observation column
 SHOWN_COLUMNS = 2  # observation columns that explain most
 SHOWN_ROWS = 5
@@ -26,8 +26,8 @@ def action_differences(policy: Policy, dataset: Dataset) -> dict[str, Any]:
     columns that explain most of its differences, "rows" the largest differences, at most one of each episode, by their
     row in the file, as `pspo inspect --row` takes it. Observations are as the file has them, not as they are encoded.
     """
-    rows = np.sort(np.random.default_rng(0).permutation(dataset.size)[:COMPARED])
-    obs, logged = dataset.obs[rows], dataset.action[rows].astype(np.float64)
+    compared = np.sort(np.random.default_rng(0).permutation(dataset.size)[:COMPARED])
+    obs, logged = dataset.obs[compared], dataset.action[compared].astype(np.float64)
     own = np.asarray(policy.act_encoded(obs), np.float64)
     width = (dataset.action_high - dataset.action_low).astype(np.float64)
     names = column_names(dataset.action_names, dataset.action_dim, "action")
@@ -38,9 +38,9 @@ def action_differences(policy: Policy, dataset: Dataset) -> dict[str, Any]:
     actions = [_column(name, logged[:, i], own[:, i], width[i]) for i, name in enumerate(names)]
     most = int(np.argmax([entry["share_of_range"] for entry in actions]))
     observed = raw_columns(dataset, obs)
-    numbers = rows if dataset.source_rows is None else dataset.source_rows[rows]
+    numbers = compared if dataset.source_rows is None else dataset.source_rows[compared]
     return {
-        "compared_rows": len(rows),
+        "compared_rows": len(compared),
         "actions": actions,
         "by_state": by_state(names[most], observed, logged[:, most], own[:, most]),
         "rows": [
@@ -50,7 +50,7 @@ def action_differences(policy: Policy, dataset: Dataset) -> dict[str, Any]:
                 "dataset": logged[i].tolist(),
                 "policy": own[i].tolist(),
             }
-            for i in _largest(np.abs(difference / width).max(1), dataset, rows)
+            for i in _largest(np.abs(difference / width).max(1), dataset, compared)
         ],
         "obs_names": [column.name for column in observed],
     }
@@ -111,7 +111,7 @@ def _which(column: RawColumn, members: np.ndarray) -> dict[str, Any]:
 
 
 def _groups(column: RawColumn) -> np.ndarray:
-    """(rows,) the group of each row: a category; or quantiles of the column, equal values in the same group."""
+    """(transitions,) the group of each: a category; or quantiles of the column, equal values in the same group."""
     if column.is_category:
         return np.unique(column.values, return_inverse=True)[1]
     missing = np.isnan(column.values)
@@ -128,9 +128,9 @@ def _between(values: np.ndarray, group: np.ndarray) -> float:
     return float(np.average(np.square(mean - values.mean()), weights=count))
 
 
-def _largest(size: np.ndarray, dataset: Dataset, rows: np.ndarray) -> list[int]:
+def _largest(size: np.ndarray, dataset: Dataset, compared: np.ndarray) -> list[int]:
     """Positions of the largest differences, largest first, at most one of each episode."""
-    episode = np.searchsorted(dataset.episode_starts, rows, side="right")
+    episode = np.searchsorted(dataset.episode_starts, compared, side="right")
     chosen: dict[int, int] = {}
     for i in np.argsort(-size, kind="stable"):
         if len(chosen) == SHOWN_ROWS or size[i] == 0.0:

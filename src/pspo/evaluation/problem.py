@@ -130,7 +130,7 @@ def return_without_limit(dataset: Dataset, training_gamma: float) -> EvaluatedRe
 def cut_at_one_length(dataset: Dataset) -> bool:
     """Whether all episodes that do not end in a terminal state have the same length, which none exceeds.
 
-    The last one is left out of account if it is shorter: the end of the data cuts it, not a limit.
+    The last one does not count if it is shorter: the end of the data cuts it, not a limit.
     """
     _, lengths = dataset.logged_rewards()
     cut = ~dataset.terminal[dataset.episode_end]

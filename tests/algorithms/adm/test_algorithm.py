@@ -212,7 +212,7 @@ def test_a_chunk_begins_with_rollouts_from_states_of_the_dataset() -> None:
     assert before.buffer.capacity == 200 * case.config.retain
     size = int(after.buffer.size)
     assert size == 200
-    rows = [np.asarray(part)[:size] for part in after.buffer.rows]
+    rows = [np.asarray(part)[:size] for part in after.buffer.transitions]
     states = np.asarray(case.device_data.transitions.obs)
     assert all((np.abs(states - first).max(1) < 1e-6).any() for first in rows[0])
     assert np.abs(rows[1]).max() <= 1.0

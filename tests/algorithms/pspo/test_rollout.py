@@ -84,7 +84,7 @@ def test_without_beta_the_target_is_the_priors_mean_backup() -> None:
 
 
 def test_identical_members_agree_bit_for_bit() -> None:
-    """Common noise: what differs between members is belief, not luck."""
+    """Common noise: what differs between members is what they predict, not luck."""
     same = MODELS.take(jnp.array([1, 1, 1]))
     found = compiled_backup(same, LOG_PRIOR, Q, NOISE, BETA)
     for part in (found.next_obs[:, 1], found.next_obs[:, 2]):

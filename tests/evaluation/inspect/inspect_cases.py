@@ -9,7 +9,7 @@ import numpy as np
 
 from pspo.data import Dataset, load_dataset
 from pspo.evaluation.config import evaluation_config
-from pspo.evaluation.inspect.coverage import reference_rows
+from pspo.evaluation.inspect.coverage import compared_transitions
 from pspo.evaluation.inspect.inspection import Inspection
 from pspo.evaluation.inspect.networks import Networks
 from pspo.evaluation.problem import make_problem, return_without_limit
@@ -42,7 +42,7 @@ class InspectedRun:
         self.policy = load_policy(path)
         evaluated = return_without_limit(self.data, run_config["settings"]["gamma"])
         self.problem = make_problem(self.policy, self.data, evaluated, config.pspo.gamma)
-        self.compared = self.data.obs[reference_rows(self.data)]
+        self.compared = self.data.obs[compared_transitions(self.data)]
         self.obs = self.data.obs[ROW]
 
     def features(self, obs: Any = None) -> np.ndarray:

@@ -50,11 +50,11 @@ def advantages(dataset: Dataset, norm: Normaliser, gamma: float, value: MLP) -> 
 def fit_value(dataset: Dataset, norm: Normaliser, gamma: float, seed: int) -> MLP:
     """The value of the behaviour: least squares on the returns that no time-out cuts off (on all, if it cuts all)."""
     known = returns_known(dataset, gamma)
-    rows = np.flatnonzero(known) if known.any() else np.arange(dataset.size)
-    to_go = jnp.asarray((dataset.returns_to_go(gamma)[rows] / norm.reward_scale).astype(np.float32))
+    index = np.flatnonzero(known) if known.any() else np.arange(dataset.size)
+    to_go = jnp.asarray((dataset.returns_to_go(gamma)[index] / norm.reward_scale).astype(np.float32))
     init_key, key = jax.random.split(jax.random.PRNGKey(seed))
     value = mlp(init_key, [norm.features, WIDTH, WIDTH, 1], layer_norm=True)
-    return _train(value, norm, jnp.asarray(dataset.obs[rows]), to_go, key)
+    return _train(value, norm, jnp.asarray(dataset.obs[index]), to_go, key)
 
 
 def _train(value: MLP, norm: Normaliser, obs: Array, to_go: Array, key: Array) -> MLP:

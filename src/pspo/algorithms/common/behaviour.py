@@ -95,8 +95,8 @@ def fit_reference(
     opt = optimiser.init(policy)  # pyright: ignore[reportArgumentType]
     run, score = _compile_fit(optimiser, config.batch), jax.jit(log_likelihood_loss)
     best, best_loss, curve, step = policy, np.inf, [], 0
-    rows = (features, x) if weight is None else (features, x, jnp.asarray(weight))
-    training, held_out = (tuple(part[index] for part in rows) for index in (train, holdout))
+    parts = (features, x) if weight is None else (features, x, jnp.asarray(weight))
+    training, held_out = (tuple(part[index] for part in parts) for index in (train, holdout))
     while step < config.steps:
         count = min(config.evaluate_every, config.steps - step)
         policy, opt = run(policy, opt, training, jax.random.fold_in(key, step), count)

@@ -99,8 +99,8 @@ def load_or_fit_vae(
         return vae(key, norm.features, dataset.action_dim, latent, config.width, config.depth)
 
     def make() -> tuple[VAE, dict[str, Any]]:
-        rows = jnp.asarray(norm.encode(dataset.obs)), _unit(dataset, norm)
-        net, loss = fit_vae(fresh(jax.random.PRNGKey(SEED)), rows, config, partial(progress, "behaviour VAE"))
+        pairs = jnp.asarray(norm.encode(dataset.obs)), _unit(dataset, norm)
+        net, loss = fit_vae(fresh(jax.random.PRNGKey(SEED)), pairs, config, partial(progress, "behaviour VAE"))
         return net, {"loss": loss}
 
     net, info, cached = remember(key, lambda: eqx.filter_eval_shape(fresh, jax.random.PRNGKey(0)), make)
@@ -111,39 +111,39 @@ def _unit(dataset: Dataset, norm: Normaliser) -> Array:
     return jnp.asarray(np.clip(norm.unit_action(dataset.action), -1.0, 1.0))
 
 
-def fit_vae(net: VAE, rows: tuple[Array, Array], config: VAEConfig, report: Callable[..., None]) -> tuple[VAE, float]:
+def fit_vae(net: VAE, pairs: tuple[Array, Array], config: VAEConfig, report: Callable[..., None]) -> tuple[VAE, float]:
     """Adam on the evidence bound of (features, action); also the last loss."""
     rule = optax.adam(config.lr)
 
-    def step(state: tuple[VAE, Any], rows: tuple[Array, Array], key: Array) -> tuple[tuple[VAE, Any], Array]:
+    def step(state: tuple[VAE, Any], pairs: tuple[Array, Array], key: Array) -> tuple[tuple[VAE, Any], Array]:
         k_pick, k_noise = jax.random.split(key)
-        pick = jax.random.randint(k_pick, (config.batch,), 0, rows[0].shape[0])
+        pick = jax.random.randint(k_pick, (config.batch,), 0, pairs[0].shape[0])
         noise = jax.random.normal(k_noise, (config.batch, net.latent_dim))
-        loss, grads = jax.value_and_grad(vae_loss)(state[0], rows[0][pick], rows[1][pick], noise)
+        loss, grads = jax.value_and_grad(vae_loss)(state[0], pairs[0][pick], pairs[1][pick], noise)
         return descend(rule, grads, state[1], state[0]), loss
 
-    (net, _), loss = _steps(step, (net, rule.init(net)), rows, config, report)  # pyright: ignore[reportArgumentType]
+    (net, _), loss = _steps(step, (net, rule.init(net)), pairs, config, report)  # pyright: ignore[reportArgumentType]
     return net, loss
 
 
 def _steps(
     step: Callable[[T, Any, Array], tuple[T, Array]],
     state: T,
-    rows: Any,
+    data: Any,
     config: VAEConfig,
     report: Callable[..., None],
 ) -> tuple[T, float]:
     """`config.steps` steps in compiled windows, and the mean loss of the last one."""
 
     @partial(jax.jit, static_argnames="count")
-    def window(state: T, rows: Any, key: Array, count: int) -> tuple[T, Array]:
-        state, losses = jax.lax.scan(lambda s, k: step(s, rows, k), state, jax.random.split(key, count))
+    def window(state: T, data: Any, key: Array, count: int) -> tuple[T, Array]:
+        state, losses = jax.lax.scan(lambda s, k: step(s, data, k), state, jax.random.split(key, count))
         return state, losses.mean()
 
     key, done, loss = jax.random.PRNGKey(SEED), 0, np.inf
     while done < config.steps:
         count = min(config.evaluate_every, config.steps - done)
-        state, mean = window(state, rows, jax.random.fold_in(key, done), count)
+        state, mean = window(state, data, jax.random.fold_in(key, done), count)
         done, loss = done + count, float(mean)
         if not np.isfinite(loss):
             raise Diverged(f"the behaviour model diverged by step {done}: its loss is {loss}; lower vae.lr.")
@@ -164,32 +164,32 @@ class Sarsa(NamedTuple):
 
 def sarsa_transitions(dataset: Dataset, norm: Normaliser) -> Sarsa:
     """Without the last transitions of truncated episodes: their next action is unknown."""
-    row = np.flatnonzero(dataset.terminal | ~dataset.episode_end)
-    if not len(row):
+    index = np.flatnonzero(dataset.terminal | ~dataset.episode_end)
+    if not len(index):
         raise UserError(
             f"no transition of '{dataset.name}' is followed by another: Q_beta needs some; set use_q_beta=false."
         )
     action = _unit(dataset, norm)
     return Sarsa(
-        features=jnp.asarray(norm.encode(dataset.obs[row])),
-        action=action[row],
-        reward=jnp.asarray(dataset.reward[row] / norm.reward_scale),
-        terminal=jnp.asarray(dataset.terminal[row]),
-        next_features=jnp.asarray(norm.encode(dataset.next_obs[row])),
-        next_action=action[np.minimum(row + 1, dataset.size - 1)],  # ignored after a terminal
+        features=jnp.asarray(norm.encode(dataset.obs[index])),
+        action=action[index],
+        reward=jnp.asarray(dataset.reward[index] / norm.reward_scale),
+        terminal=jnp.asarray(dataset.terminal[index]),
+        next_features=jnp.asarray(norm.encode(dataset.next_obs[index])),
+        next_action=action[np.minimum(index + 1, dataset.size - 1)],  # ignored after a terminal
     )
 
 
-def fit_q_beta(rows: Sarsa, config: QBetaConfig, report: Callable[..., None]) -> tuple[MLP, float]:
+def fit_q_beta(data: Sarsa, config: QBetaConfig, report: Callable[..., None]) -> tuple[MLP, float]:
     """One critic on r + gamma Q'(s', a'), a' being the dataset's; also the last loss."""
     rule, fit = optax.adam(config.fit.lr), config.fit
-    sizes = [rows.features.shape[1] + rows.action.shape[1], *[config.width] * config.depth, 1]
+    sizes = [data.features.shape[1] + data.action.shape[1], *[config.width] * config.depth, 1]
     critic = mlp_stack(jax.random.PRNGKey(SEED), 1, sizes, activation="relu", init="rlkit-critic")
 
-    def step(state: tuple[MLP, MLP, Any], rows: Sarsa, key: Array) -> tuple[tuple[MLP, MLP, Any], Array]:
+    def step(state: tuple[MLP, MLP, Any], data: Sarsa, key: Array) -> tuple[tuple[MLP, MLP, Any], Array]:
         critic, target_critic, opt = state
-        pick = jax.random.randint(key, (fit.batch,), 0, rows.reward.shape[0])
-        now = Sarsa(*(part[pick] for part in rows))
+        pick = jax.random.randint(key, (fit.batch,), 0, data.reward.shape[0])
+        now = Sarsa(*(part[pick] for part in data))
         after = q_values(target_critic, now.next_features, now.next_action)
         target = bellman_target(now.reward, now.terminal, after, config.gamma)
         loss, grads = jax.value_and_grad(lambda net: td_loss(q_values(net, now.features, now.action), target))(critic)
@@ -197,7 +197,7 @@ def fit_q_beta(rows: Sarsa, config: QBetaConfig, report: Callable[..., None]) ->
         return (critic, moving_average(target_critic, critic, TARGET_TAU), opt), loss
 
     start = (critic, critic, rule.init(critic))  # pyright: ignore[reportArgumentType]
-    (critic, _, _), loss = _steps(step, start, rows, fit, report)
+    (critic, _, _), loss = _steps(step, start, data, fit, report)
     return critic, loss
 
 
@@ -261,10 +261,10 @@ def priority_weights(near: Neighbourhoods, value: np.ndarray, zeta: float) -> np
     In (0, 1]; far below the best of its neighbours a weight rounds to zero, and both of its uses have a floor.
     """
     weight, start = np.empty(len(value), np.float32), np.concatenate([[0], near.size.cumsum(dtype=np.int64)])
-    for rows in chunks(len(value)):
-        begin, end = start[rows[0]], start[rows[-1] + 1]
+    for some in chunks(len(value)):
+        begin, end = start[some[0]], start[some[-1] + 1]
         logit = value[near.row[begin:end]] / zeta
-        best = np.maximum.reduceat(logit, start[rows] - begin)
-        total = np.add.reduceat(np.exp(logit - np.repeat(best, near.size[rows])), start[rows] - begin)
-        weight[rows] = np.exp(value[rows] / zeta - best) / total
+        best = np.maximum.reduceat(logit, start[some] - begin)
+        total = np.add.reduceat(np.exp(logit - np.repeat(best, near.size[some])), start[some] - begin)
+        weight[some] = np.exp(value[some] / zeta - best) / total
     return weight

@@ -1,7 +1,7 @@
 """PMDB (Guo et al. 2022, "Model-Based Offline Reinforcement Learning with Pessimism-Modulated Dynamics Belief").
 
-An ensemble is a belief over dynamics, and the policy plays a game against it: at every step N models are drawn from the
-belief, and the one with the k-th lowest value makes the step (the paper's alternating Markov game):
+An ensemble is a distribution over dynamics, and the policy plays a game against it: at every step N models are
+drawn, and the one with the k-th lowest value makes the step (the paper's alternating Markov game):
 
     (Q)   Q(s, a) = E_{T_1..T_N} [ kmin_n  r_n(s, a) + gamma E_{s'~T_n} V(s') ]
     (V)   V(s)    = max_pi E_pi[Q] - alpha(s) KL(pi || pi_ref) = alpha log E_{a~pi_ref} exp(Q(s, a) / alpha)

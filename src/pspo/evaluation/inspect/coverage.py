@@ -58,7 +58,7 @@ def percentile(value: float, of: np.ndarray) -> float:
     return float(100.0 * ((of < value).mean() + 0.5 * (of == value).mean()))
 
 
-def reference_rows(data: Dataset) -> np.ndarray:
+def compared_transitions(data: Dataset) -> np.ndarray:
     """The transitions that numbers are compared with, the same for every inspection."""
     return np.sort(np.random.default_rng(0).permutation(data.size)[:COMPARED])
 

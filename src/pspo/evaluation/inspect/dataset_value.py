@@ -59,16 +59,16 @@ def steps_that_count(dataset: Dataset, gamma: float) -> float:
     return float((np.repeat(dataset.episode_lengths(), dataset.episode_lengths()) - dataset.ages()).mean())
 
 
-def mean_return_from(dataset: Dataset, rows: np.ndarray, gamma: float) -> float | None:
-    """The dataset's own mean return from these rows on, in the unit of Q. None if all were cut and nothing bounds it.
+def mean_return_from(dataset: Dataset, index: np.ndarray, gamma: float) -> float | None:
+    """The dataset's own mean return from these transitions on, in the unit of Q; None if nothing bounds it.
 
     A cut episode continues at the dataset's mean reward; without a discount it is left out.
     """
     lengths = dataset.episode_lengths()
-    last = np.repeat(dataset.episode_starts + lengths - 1, lengths)[rows]
+    last = np.repeat(dataset.episode_starts + lengths - 1, lengths)[index]
     cut = ~dataset.terminal[last]
-    returns = dataset.returns_to_go(gamma)[rows]
+    returns = dataset.returns_to_go(gamma)[index]
     if gamma == 1.0:
         return float(returns[~cut].mean()) if (~cut).any() else None
     rest = dataset.reward.mean(dtype=np.float64) / (1.0 - gamma)
-    return float((returns + np.where(cut, np.float64(gamma) ** (last - rows + 1) * rest, 0.0)).mean())
+    return float((returns + np.where(cut, np.float64(gamma) ** (last - index + 1) * rest, 0.0)).mean())

@@ -277,4 +277,4 @@ def _draw_coverage(axes: Axes, inspection: Inspection) -> None:
     axes.spines["left"].set_visible(False)
     distance, median = inspection.coverage.distance, inspection.coverage.median_distance
     times = distance / median if median > 0 else float("nan")
-    axes.set_title(f"State in the dataset: neighbours {times:.2g} × the median distance")
+    axes.set_title(f"Neighbours at {times:.2g} × the median distance")

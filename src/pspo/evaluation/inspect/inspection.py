@@ -12,7 +12,7 @@ from pspo.core.progress import NO_REPORT, Reporter
 from pspo.evaluation.config import EvaluationConfig, evaluation_config
 from pspo.evaluation.inspect.action import PolicyAction, action_in, choose_actions
 from pspo.evaluation.inspect.action_values import ActionValues, values_of
-from pspo.evaluation.inspect.coverage import StateCoverage, coverage_of, reference_rows
+from pspo.evaluation.inspect.coverage import StateCoverage, compared_transitions, coverage_of
 from pspo.evaluation.inspect.dataset_value import Convergence, convergence_of, mean_return_from
 from pspo.evaluation.inspect.disagreement import Disagreement, disagreement_at
 from pspo.evaluation.inspect.labels import LabelValue, labels_in
@@ -104,7 +104,7 @@ def inspect_policy(
     query = make_query(data, other, state, row)
     config = config or evaluation_config(data, run_config["preset"])
     problem = problem_of_run(opened, data, return_without_limit(data, training_gamma(opened, run_config)), config)
-    compared = data.obs[reference_rows(data)]
+    compared = data.obs[compared_transitions(data)]
     networks = load_networks(problem, opened, config, compared, reporter.progress)
     reporter.message(f"evaluating with {_evaluated_with(networks)}")
     return _inspect_state(
