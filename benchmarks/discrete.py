@@ -116,9 +116,9 @@ def main() -> None:
     if unknown := set(options.algos) - set(ALGORITHMS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     for algo in options.algos or ALGORITHMS:
-        found = result(algo, options.seeds)
-        (options.out / f"discrete-cartpole-{algo}.json").write_text(json.dumps(found, indent=2) + "\n")
-        print(f"{algo:5} {found['mean']:6.1f} +- {found['std']:5.1f}", flush=True)
+        measured = result(algo, options.seeds)
+        (options.out / f"discrete-cartpole-{algo}.json").write_text(json.dumps(measured, indent=2) + "\n")
+        print(f"{algo:5} {measured['mean']:6.1f} +- {measured['std']:5.1f}", flush=True)
 
 
 if __name__ == "__main__":

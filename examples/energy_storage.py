@@ -96,14 +96,14 @@ def first_state(dates: np.ndarray, site: np.ndarray, random: np.random.Generator
 
 def simulate(act: Act, dates: np.ndarray, site: np.ndarray, seed: int) -> list[tuple[State, np.ndarray, np.ndarray]]:
     """(state, power, profit) for each hour of all days. The weather and prices of a seed do not depend on `act`."""
-    world, choices = (np.random.default_rng([seed, stream]) for stream in (0, 1))
-    state, steps = first_state(dates, site, world), []
+    nature, choices = (np.random.default_rng([seed, stream]) for stream in (0, 1))
+    state, steps = first_state(dates, site, nature), []
     for hour in HOURS:
         power = np.clip(act(state, choices), -MAX_POWER, MAX_POWER)
         profit, stored = step(int(hour), power, state.price, state.stored, site, state.temperature)
         steps.append((state, power, profit))
-        deviation = REVERSION * state.deviation + world.normal(0.0, PRICE_NOISE, len(dates))
-        temperature = state.temperature + warming(int(hour)) + world.normal(0.0, TEMPERATURE_NOISE, len(dates))
+        deviation = REVERSION * state.deviation + nature.normal(0.0, PRICE_NOISE, len(dates))
+        temperature = state.temperature + warming(int(hour)) + nature.normal(0.0, TEMPERATURE_NOISE, len(dates))
         state = State(dates, int(hour) + 1, site, state.forecast, deviation, stored, temperature)
     return steps
 

@@ -147,7 +147,7 @@ def test_rollouts_of_pspo_keep_to_the_mask(masked: Dataset) -> None:
 def test_rollouts_of_mopo_keep_to_the_mask(masked: Dataset) -> None:
     algorithm, config, setup, data, state = prepared("mopo", masked)
     buffer = algorithm.begin_chunk(config, setup, data, state)[0].buffer
-    rows = jax.tree.map(lambda part: part[: int(buffer.size)], buffer.rows)
+    rows = jax.tree.map(lambda part: part[: int(buffer.size)], buffer.transitions)
     assert len(rows.obs) > 100
     assert allowed(rows.obs, rows.action).all()
     assert (np.asarray(rows.action).argmax(1) == 1).any()
