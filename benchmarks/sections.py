@@ -50,7 +50,7 @@ def _fit_steps(case: Case) -> Work:
     trainable, fixed = eqx.partition(model, fit.is_trained(model))
     opt = optimiser.init(trainable)
     arrays = {"x": x, "y": y, "boots": jnp.asarray(boots)}
-    return partial(run, trainable, fixed, opt, **arrays, key=jax.random.PRNGKey(0), count=CHUNK)
+    return partial(run, trainable, fixed, opt=opt, **arrays, key=jax.random.PRNGKey(0), count=CHUNK)
 
 
 def pspo_step(machine: Machine, case: Case, quick: bool) -> dict[str, Any]:

@@ -51,7 +51,8 @@ def one_hot_actions(
     column = values if isinstance(values, Coded) else _column(values)
     if column is None:
         if discrete:
-            columns = np.shape(values)[-1] if np.ndim(values) == 2 else 0
+            shape = np.asarray(values).shape
+            columns = shape[-1] if len(shape) == 2 else 0
             raise UserError(f"the actions have {columns} columns and are to be discrete: join them into one column.")
         return None, []
     if discrete is False:
@@ -71,7 +72,7 @@ def with_labels(values: Any, labels: Sequence[Label]) -> Coded:
     if column is None:
         return _from_one_hot(np.asarray(values), labels)
     coded = column if isinstance(column, Coded) else _code(column)
-    code_of = {label: code for code, label in enumerate(labels)}
+    code_of: dict[Any, int] = {label: code for code, label in enumerate(labels)}
     if isinstance(labels[0], str) and coded.labels and not isinstance(coded.labels[0], str):
         code_of = dict(enumerate(range(len(labels))))
     unknown = [label for label in coded.labels if label not in code_of]

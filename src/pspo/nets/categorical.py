@@ -82,7 +82,8 @@ def categorical_policy(
     key: Array, features: int, labels: int, mask: Any, width: int, depth: int, **shape: Any
 ) -> CategoricalPolicy:
     """A new policy; it starts near the uniform one unless `shape` (see `mlp`) says otherwise."""
-    net = mlp(key, [features] + [width] * depth + [labels], **({"last_scale": 0.1} | shape))
+    shape = {"last_scale": 0.1} | shape
+    net = mlp(key, [features] + [width] * depth + [labels], **shape)
     return CategoricalPolicy(net, jnp.asarray(mask))
 
 

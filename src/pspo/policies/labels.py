@@ -23,7 +23,7 @@ def require_defined(logits: np.ndarray) -> np.ndarray:
     return logits
 
 
-def _which(bad: np.ndarray) -> str:
+def _which(bad: np.ndarray | np.bool) -> str:
     return "the observation" if bad.ndim == 0 else f"observation {int(np.argmax(bad.reshape(-1)))}"
 
 

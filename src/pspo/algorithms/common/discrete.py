@@ -5,7 +5,8 @@ Actions are one-hot vectors. Critics and models take them like any other action,
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +17,8 @@ from pspo.data.normalise import Normaliser
 from pspo.nets.categorical import CategoricalPolicy, categorical_policy, feature_mask
 
 
-class Labels(NamedTuple):
+@dataclass(frozen=True)
+class Labels:
     """The discrete actions of a dataset, as networks see them: constants of a run."""
 
     count: int

@@ -27,7 +27,7 @@ Actor = TanhGaussian | CategoricalPolicy
 class Params(NamedTuple):
     """What gradients move."""
 
-    actor: Actor
+    actor: Any  # an `Actor`
     critic: MLP  # two or more, stacked
     log_alpha: Array
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,6 @@ from pspo.evaluation.models_and_critics import (
     trained_pspo,
 )
 from pspo.evaluation.problem import EvaluationProblem
-from pspo.nets.policies import MixturePolicy
 from pspo.runs.directory import Run
 
 BLOCK = 500  # states per block: every model predicts what follows each of them
@@ -37,7 +36,7 @@ Posterior = Callable[[Array, Array, Array], PosteriorBackup]
 
 class Networks(NamedTuple):
     evaluators: ModelsAndCritics
-    reference: MixturePolicy
+    reference: Any  # mu: a mixture policy, for discrete actions a categorical one
     posterior: Posterior
 
     @property
