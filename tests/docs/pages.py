@@ -12,6 +12,7 @@ A block that cannot be run says why in the line before it: `<!-- not executed: r
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import shlex
@@ -28,6 +29,7 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 INLINE = re.compile(r"`(pspo [^`]+)`")
+INTO_FILE = re.compile(r" > (\S+)$")
 INDENTED = re.compile(r"^    (pspo .*)$", re.MULTILINE)
 
 OWN_RUN = "runs/log-pspo-laptop-seed0"
@@ -73,8 +75,8 @@ def commands(page: Path) -> list[str]:
 
 
 def arguments(command: str) -> list[str]:
-    """The words after `pspo`, with optional parts taken as given."""
-    plain = re.sub(r"\[(--[^\]]*)\]", r"\1", command).replace("\\|", "|")
+    """The words after `pspo`, with optional parts taken as given; where the output goes is left out."""
+    plain = re.sub(r"\[(--[^\]]*)\]", r"\1", INTO_FILE.sub("", command)).replace("\\|", "|")
     words = [word.split("|")[0].removesuffix("...") for word in shlex.split(plain, comments=True)]
     return [STANDS_FOR.get(word, word) for word in words[1:] if word]
 
@@ -107,7 +109,10 @@ def run_command(command: str) -> None:
     if not command.startswith("pspo "):
         return
     words = [found for word in arguments(command) for found in sorted(glob(word)) or [word]]
-    code = main(_made_small(words) if words[0] == "train" else words)
+    with contextlib.ExitStack() as stack:
+        if into := INTO_FILE.search(command):
+            stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(into[1], "w"))))
+        code = main(_made_small(words) if words[0] == "train" else words)
     assert code == 0, f"`{command}` ends with exit code {code}"
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import pspo
+from examples import energy_storage
 from tests.docs.pages import DOCS, OWN_RUN, PAGES, ROOT, blocks, name_of, run_command, run_page
 
 FOLLOWED = [page for name in ("start", "own-data", "ope") if (page := DOCS / f"{name}.md").exists()]
@@ -69,6 +70,8 @@ def test_a_step_by_step_page_runs(page: Path, own_data: Path, tmp_path: Path, mo
     if page.stem != "start":  # which begins in an empty folder
         shutil.copytree(own_data, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+    if page.stem == "own-data":  # whose first command is a script
+        energy_storage.write_folder(energy_storage.record(days=40), Path("storage"))
     run_page(page, {}, shell=True)
 
 
@@ -94,4 +97,4 @@ def test_a_failing_command_fails_the_page(tmp_path: Path, monkeypatch) -> None:
 
 def test_important_pages_are_among_those_that_run() -> None:
     assert {ROOT / "README.md", DOCS / "data.md", DOCS / "api.md"} <= set(WITH_PYTHON)
-    assert {page.stem for page in FOLLOWED} >= {"start", "ope"}
+    assert {page.stem for page in FOLLOWED} >= {"start", "own-data", "ope"}
