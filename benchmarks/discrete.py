@@ -77,11 +77,11 @@ def train(algo: str, seed: int, out: Path, **settings: Any) -> pspo.Policy:
     return pspo.train(collect(seed), algo, seed=seed, out=out, settings=settings, columns={}, monitor=SILENT).policy
 
 
-def measure(algo: str, seed: int) -> dict[str, float]:
+def measure(algo: str, seed: int, settings: dict[str, Any]) -> dict[str, float]:
     """Mean return of the final policy, and seconds of training."""
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        policy = train(algo, seed, Path(folder) / "run")
+        policy = train(algo, seed, Path(folder) / "run", **settings)
     return {"seconds": round(time.perf_counter() - started, 1), "return": float(returns_of(policy).mean())}
 
 
@@ -90,12 +90,12 @@ def summary(values: list[float]) -> dict[str, float]:
     return {"mean": float(np.mean(values)), "std": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0}
 
 
-def result(algo: str, seeds: list[int]) -> dict[str, Any]:
+def result(algo: str, seeds: list[int], steps: int | None = None) -> dict[str, Any]:
     """Returns of the log, of its controller without noise, and of the algorithm's final policies."""
     logged = [float(episode_returns(collect(seed)).mean()) for seed in seeds]
-    runs = [measure(algo, seed) for seed in seeds]
+    runs = [measure(algo, seed, {"steps": steps} if steps else {}) for seed in seeds]
     return {
-        "command": f"python -m benchmarks.discrete {algo}",
+        "command": f"python -m benchmarks.discrete {algo}" + (f" --steps {steps}" if steps else ""),
         "transitions": TRANSITIONS,
         "random": RANDOM,
         "episodes": EPISODES,
@@ -111,6 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("algos", nargs="*", help=f"of {', '.join(ALGORITHMS)}; all by default")
     parser.add_argument("--seeds", nargs="+", type=int, default=[*SEEDS])
+    parser.add_argument("--steps", type=int, help="iterations; by default those of the preset")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     options = parser.parse_args()
     if unknown := set(options.algos) - set(ALGORITHMS):
