@@ -111,3 +111,8 @@ def test_the_logged_return_is_that_of_the_behaviour_policy(data) -> None:
 def test_bad_sizes_and_seeds_are_named(size, seed, named: str) -> None:
     with pytest.raises(UserError, match=f"the {named} of a liquidation dataset"):
         make_dataset(size, seed)
+
+
+def test_more_rows_than_fit_into_memory_are_refused_at_once() -> None:
+    with pytest.raises(UserError, match="GiB of memory: split the data"):
+        make_dataset(size=10**14)

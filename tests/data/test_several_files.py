@@ -137,3 +137,12 @@ def test_folders_above_the_given_one_are_no_partitions(tmp_path: Path, kind: str
     assert "unit" in describe_source(path)
     (single,) = (path / "unit=a" / "month=0").iterdir()
     assert load_dataset([single], columns=COLUMNS).size == 3
+
+
+@pytest.mark.parametrize("text", ["{0},", ",{0}", "{0},,{0}", "{0}, "])
+def test_an_empty_name_in_a_list_is_not_the_current_folder(text: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("obs,action,reward,done\n1,2,3,0\n2,3,4,1\n")
+    (tmp_path / "b.csv").write_text("obs,action,reward,done\n5,2,3,0\n7,3,4,1\n")
+    with pytest.raises(UserError, match="a name is empty in the list"):
+        load_dataset(text.format("a.csv"))

@@ -275,7 +275,10 @@ def _find_tables(path: Path, given: str) -> _Tables:
             raise UserError(f"no file fits '{given}': correct the pattern.")
         return _Tables(_with_folders(files), _plain_part(given).name or "dataset", _plain_part(given))
     if "," in given:
-        first, *others = parts = [Path(part.strip()) for part in given.split(",")]
+        texts = [part.strip() for part in given.split(",")]
+        if not all(texts):  # it would be the current folder, and all tables in it
+            raise UserError(f"a name is empty in the list '{given}': leave the comma out, or name a file.")
+        first, *others = parts = [Path(text) for text in texts]
         files = _with_folders(parts)
         root = Path(os.path.commonpath([os.path.abspath(file.parent) for file in files]))
         return _Tables(files, f"{first.stem}-and-{len(others)}-more", root)

@@ -8,6 +8,7 @@ import numpy as np
 
 from pspo.core.errors import UserError
 from pspo.data.dataset import Dataset
+from pspo.data.readers.file_checks import bytes_in_memory, require_memory
 from pspo.envs.liquidation import behaviour_action, reset_arrays, step_arrays
 from pspo.envs.liquidation_rules import ACTION_NAMES, HORIZON, OBS_NAMES
 
@@ -22,6 +23,7 @@ def make_dataset(size: int = 100_000, seed: int = 0) -> Dataset:
     """
     _require_integer("size", size, at_least=1)
     _require_integer("seed", seed, at_least=0)
+    require_memory(bytes_in_memory({name: size for name in (*OBS_NAMES, *ACTION_NAMES, "reward", "terminal")}))
     rng = np.random.default_rng(seed)
     blocks, rows = [], 0
     while rows < size:
