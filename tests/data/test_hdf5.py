@@ -34,7 +34,9 @@ def refusal(path: Path, **options: Any) -> str:
 def test_a_round_trip_keeps_everything(tmp_path_factory, dataset: Dataset) -> None:
     loaded = load_hdf5(save_hdf5(dataset, tmp_path_factory.mktemp("hdf5") / "data.hdf5"))
     assert loaded.hash == dataset.hash
-    assert (loaded.name, loaded.task, loaded.notes) == (dataset.name, dataset.task, dataset.notes)
+    assert (loaded.name, loaded.task) == (dataset.name, dataset.task)
+    # Reading may add one note: whole numbers could be labels, which a Dataset in memory is not asked about.
+    assert [note for note in loaded.notes if "not as labels" not in note] == list(dataset.notes)
 
 
 def test_texts_of_any_script_survive(tmp_path: Path) -> None:
