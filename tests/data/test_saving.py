@@ -36,7 +36,9 @@ def test_a_round_trip_keeps_everything(dataset: Dataset, suffix: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         result = load_dataset(save_dataset(dataset, Path(folder) / f"other{suffix}"))
     assert result.hash == dataset.hash
-    assert (result.name, result.task, result.notes) == (dataset.name, dataset.task, dataset.notes)
+    assert (result.name, result.task) == (dataset.name, dataset.task)
+    # Reading may add one note: whole numbers could be labels, which a Dataset in memory is not asked about.
+    assert [note for note in result.notes if "not as labels" not in note] == list(dataset.notes)
 
 
 @given(datasets(gaps=True), st.integers(0, 2**32 - 1))
