@@ -34,7 +34,7 @@ TESTS = (
     "tests/data/test_tables.py",
     "tests/data/test_normalise.py",
     "tests/policies/test_policy_file.py",
-    "tests/policies/test_export.py",
+    "tests/policies/onnx/test_export.py",
     "tests/report/test_report_pieces.py",
     "tests/cli/test_listing.py",
 )
