@@ -8,7 +8,7 @@ is the usual single Gaussian. It acts by its mode. Discrete actions have a categ
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,8 @@ class Config(BatchConfig):
     """Gaussians in the mixture."""
     lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-3
     """Initial learning rate; it decays to zero along a cosine."""
+    rewards: Literal["raw", "range", "std"] = "std"
+    """No effect on BC, which learns from no reward; here so that settings for batches fit all algorithms."""
 
 
 class State(NamedTuple):

@@ -59,7 +59,8 @@ LARGEST_BUFFER = 20_000_000  # synthetic transitions of form=sac: gigabytes
 class Config(NaturalConfig, SoftConfig, PoolConfig):
     form: Literal["npg", "sac"] = "npg"
     """How the policy is improved: natural policy gradient on long rollouts (the authors), or SAC on short ones, which
-    compares halting with the penalties of MOPO and its relatives (unifloral)."""
+    compares halting with the penalties of MOPO and its relatives (unifloral). Only form=sac
+    uses real_ratio, retain and the settings of SAC."""
     pessimism: Literal["max", "std"] = "max"
     """Threshold of disagreement: the dataset's largest over `caution`, or its mean plus `beta` standard deviations."""
     caution: Annotated[float, Bounds(1e-6, 1e6)] = 3.0
