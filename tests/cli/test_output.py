@@ -50,6 +50,29 @@ def test_a_closed_stdout_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_messages_of_a_closed_stderr_go_nowhere(closed: str, tmp_path: Path) -> None:
+    """As jobs of cron and daemons start programs: no error, and nothing among the results on stdout."""
+    words = f"'{sys.executable}' -m pspo train liquidation --algo bc --preset smoke --set steps=20 --episodes 10"
+    done = subprocess.run(
+        f"{words} --out '{tmp_path}/run' {closed}",
+        shell=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "training:" not in done.stdout
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_without_any_stream_a_signal_still_ends_a_command() -> None:
+    code = "from pspo.cli.signals import exit_now; exit_now(143)"
+    closed = subprocess.run(f"'{sys.executable}' -c '{code}' >&- 2>&-", shell=True, timeout=60, check=False)
+    assert closed.returncode == 143
+
+
 def test_ascii_and_twenty_columns(tmp_path: Path) -> None:
     run = write_run(tmp_path / "lauf-ä", policy=None)
     table = tmp_path / "ü.csv"

@@ -60,6 +60,7 @@ def exit_now(code: int) -> NoReturn:
 
     JAX may still be computing, and Python's usual exit from such a process can end in a segmentation fault.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # a closed one (`>&-`) is None
+            stream.flush()
     os._exit(code)

@@ -102,4 +102,4 @@ class Bars:
 
 def for_terminal() -> Bars | Lines:
     """Bars if stderr is a terminal, else lines."""
-    return Bars() if sys.stderr.isatty() else Lines()
+    return Bars() if sys.stderr is not None and sys.stderr.isatty() else Lines()

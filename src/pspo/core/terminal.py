@@ -35,7 +35,9 @@ def in_one_line(text: str) -> str:
 
 def show(text: object = "", *, error: bool = False) -> None:
     """Print a line: results to stdout, messages to stderr."""
-    print(printable(str(text)), file=sys.stderr if error else sys.stdout, flush=error)
+    stream = sys.stderr if error else sys.stdout
+    if stream is not None:  # closed from the start (`2>&-`): `print` would take stdout instead
+        print(printable(str(text)), file=stream, flush=error)
 
 
 def show_note(sentence: str) -> None:
