@@ -264,7 +264,7 @@ def test_what_is_prepared_is_reported() -> None:
 @pytest.mark.slow
 def test_a_dry_run_times_its_model_and_its_training(tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("PSPO_CACHE", str(tmp_path))
-    lines = describe(tiny_dataset(400), "adm", "smoke", {"model.steps": 70})
+    lines = describe(tiny_dataset(400), "adm", preset_name="smoke", settings={"model.steps": 70})
     info = {line[:17].strip(): line[17:] for line in lines[1:]}
     assert info["any-step model"].startswith("1 x 16 units, at most 70 steps of ")
     assert info["training"].startswith("2 x 16 units, 60 steps of ")
