@@ -47,3 +47,10 @@ def test_a_device_that_jax_cannot_use_is_one_sentence(monkeypatch) -> None:
     monkeypatch.setattr(jax, "devices", fail)
     with pytest.raises(UserError, match=r"\(Unable to initialize backend 'cuda': no driver\): check the driver"):
         compute.require_device()
+
+
+@pytest.mark.parametrize("command", ["ope", "select"])
+def test_estimates_take_a_device_too(command: str, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert main([command, str(tmp_path / "run"), "--device", "gpu"]) == 2
+    assert "pip install 'pspo[cuda12]', or --device cpu." in capsys.readouterr().err

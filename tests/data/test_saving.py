@@ -133,6 +133,14 @@ def test_losses_of_a_csv_are_reported() -> None:
     assert "cannot be read" in constant
 
 
+@pytest.mark.parametrize("suffix", [*KEEP_ALL, ".csv"])
+def test_times_are_reported_as_lost(suffix: str) -> None:
+    timed = Dataset(**clean_fields(), row_times=np.arange(60))
+    assert lost_in(timed, f"x{suffix}") == [
+        "the times of the transitions are not stored: of the new file, only episodes can be held out."
+    ]
+
+
 def test_a_flipped_bit_in_a_parquet_file_is_noticed(tmp_path: Path) -> None:
     path = save_dataset(Dataset(**clean_fields(600)), tmp_path / "x.parquet")
     whole = path.read_bytes()

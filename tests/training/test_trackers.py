@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 from pathlib import Path
 from typing import Any
 
@@ -148,10 +149,11 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 
 
 def test_wandb_gets_metrics_and_continues_the_same_run(run: Path, monkeypatch) -> None:
-    pytest.importorskip("wandb")
+    pytest.importorskip("wandb", reason="needs the extra pspo[wandb]")
     monkeypatch.setenv("WANDB_MODE", "offline")
     ids = []
     for step in (20, 40):
+        time.sleep(1.1)  # wandb names the folders of offline runs by the second
         with named_trackers(["wandb"])(run) as tracker:
             tracker.log({**ROW, "step": step})
             tracker.finish({"score": 2.0, "algo": "bc"})
@@ -161,7 +163,7 @@ def test_wandb_gets_metrics_and_continues_the_same_run(run: Path, monkeypatch) -
 
 
 def test_mlflow_gets_metrics_and_continues_the_same_run(run: Path, tmp_path: Path, monkeypatch) -> None:
-    pytest.importorskip("mlflow")
+    pytest.importorskip("mlflow", reason="needs the extra pspo[mlflow]")
     from mlflow.tracking import MlflowClient  # pyright: ignore[reportMissingImports]
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())

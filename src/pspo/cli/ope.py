@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pspo.cli import common
+from pspo.core.compute import require_device, use_device
 from pspo.core.terminal import show
 from pspo.evaluation.ope import ESTIMATORS
 
@@ -58,6 +59,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--confidence", type=float, default=0.9, help="confidence level of the intervals (default: %(default)s)"
     )
     common.add_threads(parser)
+    common.add_device(parser)
     common.add_json(parser)
     common.add_quiet(parser)
 
@@ -95,6 +97,8 @@ def _select(arguments: argparse.Namespace) -> None:
 def _estimator(arguments: argparse.Namespace, methods: Sequence[str], data: str | None) -> Callable[[Any], Any]:
     """(run) -> RunEstimates, as the arguments say."""
     common.set_threads(1 if arguments.threads is None else arguments.threads)
+    use_device(arguments.device)
+    require_device()
     from pspo.evaluation.ope.estimate_run import estimate_return
 
     options = {

@@ -42,6 +42,8 @@ def require_writer(path: str | Path) -> Callable[[Dataset, Path], Path]:
 def lost_in(dataset: Dataset, path: str | Path) -> list[str]:
     """What the file cannot store, one sentence each."""
     suffix, lost = Path(path).suffix.lower(), []
+    if dataset.row_times is not None:
+        lost.append("the times of the transitions are not stored: of the new file, only episodes can be held out.")
     if suffix == ".csv" and dataset.encoder is not None and not dataset.encoder.only_offsets:
         lost.append("a CSV keeps no encoder, so encoded columns are written as numbers; other formats keep it.")
     if (
