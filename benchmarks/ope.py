@@ -25,7 +25,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.ope_figure import draw
 from pspo.core.files import write_atomic
-from pspo.core.progress import Lines
+from pspo.core.progress import Lines, Reporter
 from pspo.data import load_dataset
 from pspo.envs.task import get_task
 from pspo.evaluation.config import evaluation_config
@@ -110,7 +110,7 @@ def study(policies: Sequence[tuple[str, Path]], options: argparse.Namespace) -> 
         for name, run in policies:
             if any((row["policy"], row["dataset"]) == (name, seed) for row in kept["estimates"]):
                 continue
-            known = {"behaviour": BEHAVIOURS[TASK], "config": config, "progress": Lines()}
+            known = {"behaviour": BEHAVIOURS[TASK], "config": config, "reporter": Reporter(Lines())}
             estimates = estimate_return(run, data, gamma=1.0, confidence=options.confidence, **known)
             kept["estimates"] += rows_of(name, seed, estimates)
             _keep(options.results, kept)

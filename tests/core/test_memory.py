@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,13 @@ def test_odd_files_are_no_limit(groups: Path, text: str) -> None:
 def test_the_limit_of_the_process_counts(groups: Path, monkeypatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (8000, resource.RLIM_INFINITY))
     assert memory.memory_limit() == 8000
+
+
+def test_the_peak_counts_what_was_freed_and_nothing_of_the_parent() -> None:
+    """A small program that is started by one that holds 300 MB, then holds 60 MB for a moment."""
+    child = "from pspo.core.memory import peak_memory; a = peak_memory(); b'1' * 60_000_000; print(a, peak_memory())"
+    parent = f"import subprocess, sys; held = b'1' * 300_000_000; subprocess.run([sys.executable, '-c', {child!r}])"
+    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert before < 150_000_000
+    assert after - before > 50_000_000

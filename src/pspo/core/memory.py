@@ -1,14 +1,33 @@
-"""How much memory this process may use: that of the machine, of its container (cgroups), or of its own limit."""
+"""How much memory this process may use: that of the machine, of its container (cgroups), or of its own limit; and
+how much it has used.
+"""
 
 from __future__ import annotations
 
 import os
 import resource
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
+OWN_STATUS = Path("/proc/self/status")
+
+
+def peak_memory() -> int:
+    """The most bytes of memory that this process has held.
+
+    Linux counts what a program's parent held when it was started into `ru_maxrss`, but not into VmHWM.
+    """
+    try:
+        lines = OWN_STATUS.read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return 1024 * int(line.split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def memory_limit() -> int:

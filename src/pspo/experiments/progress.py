@@ -33,12 +33,13 @@ def show_progress(monitor: Monitor, on_end: Callable[[str, str], Any] = lambda n
 
 
 def progress_of(job: Job) -> tuple[int, int, dict[str, float]] | None:
-    """Iterations done and wanted, and the latest score. None where nothing, or half a line, has been written yet."""
+    """Iterations done and wanted, and the latest score. None where nothing, or half a line, has been written yet, or
+    where it was edited: `resume` and `report` say what is wrong with it."""
     run = Run(job.run)
     try:
         rows = run.metrics()
         total = run.read("config")["settings"]["steps"]
-    except (ValueError, UserError):
+    except (ValueError, KeyError, UserError):
         return None
     if not rows:
         return None

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +18,7 @@ import jax
 import numpy as np
 
 from pspo.algorithms.contract import Algorithm
+from pspo.core.memory import peak_memory
 from pspo.data.batches import device_dataset
 from pspo.data.dataset import Dataset
 from pspo.dynamics.fit import ModelConfig
@@ -185,8 +184,6 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 def _memory(config: Any, shape: Shape, setup: Any) -> int:
     """The peak of this process, plus what the whole dataset and the whole pool add to it."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     transition = 4 * (2 * shape.obs_dim + shape.action_dim + 1) + 2
     # On the host, on the device, and once more as a model's inputs and targets while the pool is fitted.
     data = 3 * transition * shape.size
@@ -194,4 +191,4 @@ def _memory(config: Any, shape: Shape, setup: Any) -> int:
     bootstraps = 4 * pool * shape.size
     member = sum(leaf.nbytes for leaf in jax.tree.leaves(setup.arrays) if hasattr(leaf, "nbytes"))
     extra_members = 5 * member * max(0, pool - MOST_MEMBERS) // MOST_MEMBERS  # parameters, gradients, Adam, the best
-    return int(peak + data + bootstraps + extra_members)
+    return int(peak_memory() + data + bootstraps + extra_members)

@@ -89,6 +89,7 @@ class Setup(NamedTuple):
     norm: Normaliser
     model_norm: Normaliser
     range: PredictionRange
+    labels: None = None  # actions are quantities; what form=sac shares with the other algorithms asks
 
     @property
     def model_env(self) -> ModelEnv:
