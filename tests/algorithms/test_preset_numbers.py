@@ -160,7 +160,7 @@ TABLES = [
     ),
     everywhere("iql", BOTH, expectile=0.7, temperature=3.0, weight_max=100.0, rewards="range", **ONE_RATE),
     everywhere("iql", ("paper",), **STANDARDISED | {"states": "raw", "rewards": "range"}),
-    everywhere("td3bc", BOTH, alpha=2.5, imitation=1.0, noise=0.2, noise_clip=0.5, actor_period=2, **ONE_RATE),
+    everywhere("td3bc", BOTH, alpha=2.5, noise=0.2, noise_clip=0.5, actor_period=2, **ONE_RATE),
     everywhere("td3bc", ("paper",), **STANDARDISED),
     everywhere("dmg", BOTH, mixture=0.25, expectile=0.7, temperature=3.0, weight_max=3.0, **ONE_RATE),
     everywhere("dmg", BOTH, noise=0.2, noise_clip=0.5, actor_period=2),

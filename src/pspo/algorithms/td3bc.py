@@ -31,8 +31,6 @@ HEADLINE = ("critic_loss",)
 class Config(BatchConfig):
     alpha: Annotated[float, Bounds(0.0, 1e6)] = 2.5
     """Weight of the value against behaviour cloning (Eq. 5); 0 is pure behaviour cloning."""
-    imitation: Annotated[float, Bounds(0.0, 1e6)] = 1.0
-    """Weight of the behaviour cloning term; 1 in the paper, 0 is plain TD3 for comparison."""
     noise: Annotated[float, Bounds(0.0, 10.0)] = 0.2
     """Standard deviation of the target action's noise."""
     noise_clip: Annotated[float, Bounds(0.0, 10.0)] = 0.5
@@ -91,7 +89,7 @@ def actor_loss(config: Config, actor: Deterministic, critic: MLP, features: Arra
     action = actor(features)
     q = q_values(critic, features, action)[0]
     scale = config.alpha / jax.lax.stop_gradient(jnp.abs(q).mean())
-    return -scale * q.mean() + config.imitation * jnp.square(action - real_action).mean()
+    return -scale * q.mean() + jnp.square(action - real_action).mean()
 
 
 def update(

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pspo.core.errors import UserError, unknown_name
-from pspo.core.renamed import VALUES, new_setting, removed
+from pspo.core.renamed import UNUSED_OF, VALUES, new_setting, removed
 
 C = TypeVar("C")
 
@@ -76,27 +76,40 @@ def _field_help(cls: type) -> dict[str, str]:
     return helps
 
 
-def build(cls: type[C], *layers: dict[str, Any]) -> C:
-    """A configuration from dotted keys; later layers win. Strings are converted to the type of the key."""
+def build(cls: type[C], *layers: dict[str, Any], algo: str = "") -> C:
+    """A configuration from dotted keys; later layers win. Strings are converted to the type of the key.
+
+    `algo` is the algorithm that it belongs to: settings that only this one has lost are known as such.
+    """
     known = keys(cls)
     values: dict[str, Any] = {}
     for layer in layers:
+        _refuse_removed({name: value for name, value in layer.items() if name not in known}, algo)
         for name, value in layer.items():
             if name not in known:
-                renamed = new_setting(name, value, of_epq="support_threshold" in known)
+                renamed = new_setting(name, value, of_epq="support_threshold" in known, algo=algo)
                 if renamed is None:
                     continue  # a removed setting of an older version, at the value that changes nothing
-                if (constant := removed(name)) is not None:
-                    raise UserError(
-                        f"the setting '{name}' is gone: it is always {constant} now, and not {value}; leave it out, or "
-                        "use the version of pspo that has it."
-                    )
                 if renamed[0] not in known or renamed[0] == name:
                     raise unknown_name("key", name, known)
                 warnings.warn(f"{name} is now called {renamed[0]}; the old name works until version 0.3.", stacklevel=2)
                 name, value = renamed
             values[name] = _read(known[name], value)
     return _assemble(cls, values, "")
+
+
+def _refuse_removed(settings: dict[str, Any], algo: str) -> None:
+    """One sentence on settings of an older version that are gone and would change something."""
+    for name, value in settings.items():
+        constant = removed(name, algo)
+        if constant is not None and new_setting(name, value, algo=algo) is not None:
+            raise UserError(
+                f"the setting '{name}' is gone: it is always {constant} now, and not {value}; leave it out, or "
+                "use the version of pspo that has it."
+            )
+    for name in settings:
+        if name in UNUSED_OF.get(algo, ()):
+            raise UserError(f"the setting '{name}' is gone: it had no effect on {algo}; leave it out.")
 
 
 def _assemble(cls: type[C], values: dict[str, Any], prefix: str) -> C:

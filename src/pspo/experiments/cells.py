@@ -76,7 +76,7 @@ class GridCell:
 
     def config(self) -> Any:
         values = preset(self.algo, self.preset, self.source.task, self.source.name)
-        return build(get_algorithm(self.algo).Config, values, self.settings)
+        return build(get_algorithm(self.algo).Config, values, self.settings, algo=self.algo)
 
     def request(self) -> TrainRequest:
         return TrainRequest(

@@ -81,7 +81,7 @@ def _new_record(record: Any) -> Any:
     if isinstance(record.get("result"), dict):
         record["result"] = new_metrics(record["result"])
     if isinstance(record.get("settings"), dict):
-        record["settings"] = new_settings(record["settings"])
+        record["settings"] = new_settings(record["settings"], str(record.get("algo", "")))
     if isinstance(record.get("curve"), list):
         record["curve"] = [new_metrics(point) if isinstance(point, dict) else point for point in record["curve"]]
     return record

@@ -144,7 +144,7 @@ def resume(path: str | Path, dataset: Any = None, *, monitor: Monitor = Monitor(
     get_algorithm(description["algo"], manifest.get("algorithm"))  # a changed one is refused before the data are read
     data = own_dataset(run, source=dataset, progress=monitor.progress)
     algorithm = get_algorithm_for(data, description["algo"], manifest.get("algorithm"))
-    config = build(algorithm.Config, description["settings"])
+    config = build(algorithm.Config, description["settings"], algo=description["algo"])
     with writing(run):
         return _work(run, algorithm, config, data, lambda: _held_out(run, dataset, monitor.progress), monitor)
 
