@@ -12,7 +12,7 @@ from pspo.data.columns import Columns, choose
 from pspo.data.dataset import Dataset
 from pspo.data.encode_arrays import FIT, Encoding
 from pspo.data.readers.file_checks import naming, require_file
-from pspo.data.readers.label_columns import is_text
+from pspo.data.readers.label_columns import is_number, is_text
 from pspo.data.readers.state_columns import STATES, state_kinds
 from pspo.data.readers.tables import NO_COLUMNS, Table, need_pyarrow, table_dataset
 
@@ -131,15 +131,7 @@ def _state_kind(state: str, guessed: Any) -> Any:
 
 def _are_mostly_numbers(cells: Any) -> bool:
     texts = [text for text in cells.unique().to_pylist() if text is not None]
-    return sum(map(_is_number, texts)) > 0.5 * len(texts) > 0
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return sum(map(is_number, texts)) > 0.5 * len(texts) > 0
 
 
 def _open(path: Path, parse: Any, kinds: dict[str, Any]) -> Any:

@@ -57,7 +57,7 @@ def _refuse_typing_errors(
     name: str, labels: Sequence[str], codes: np.ndarray, discrete: bool | None, where: Callable[[int], str]
 ) -> None:
     """One text among numbers is more often a mistake than a label."""
-    texts = [code for code, label in enumerate(labels) if not _is_number(label)]
+    texts = [code for code, label in enumerate(labels) if not is_number(label)]
     if discrete or not texts or len(texts) == len(labels):
         return
     row = int(np.isin(codes, texts).argmax())
@@ -67,7 +67,7 @@ def _refuse_typing_errors(
     )
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
