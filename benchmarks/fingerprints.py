@@ -77,10 +77,11 @@ def versions() -> dict[str, str]:
 
 
 def processor() -> str:
-    """Its model; empty where the system does not tell."""
+    """Name, family and model; empty where the system does not tell."""
     cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    lines = cpuinfo.read_text().split("\n\n")[0].splitlines() if cpuinfo.exists() else []
+    known = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return " ".join(known[name] for name in ("model name", "cpu family", "model") if name in known)
 
 
 def differences(recorded: dict[str, str], digests: dict[str, str]) -> list[str]:

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
-
 from benchmarks.fingerprints import arrays_digest, differences, numbers, numbers_digest
+from safetensors.numpy import save_file
 
 
 def test_numbers_are_taken_in_order_without_times_and_flags() -> None:
