@@ -166,7 +166,7 @@ def test_several_columns_identify_an_episode() -> None:
 @pytest.mark.parametrize(
     ("times", "words"),
     [
-        ([None, *range(47)], "'t' holds nothing at row 0"),
+        ([None, *range(47)], "'t' is empty at row 0"),
         ([*range(47), np.nan], "'t' is nan at row 47"),
         (["soon"] * 48, "'t' holds no time, such as 'soon' at row 0"),
         ([True] * 48, "'t' holds no time but values of type bool"),

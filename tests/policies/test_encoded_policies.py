@@ -110,7 +110,7 @@ def test_times_are_dates_texts_or_seconds() -> None:
         np.testing.assert_array_equal(policy({"x": -1e9, "when": when}), expected)
     column = pd.DataFrame({"when": pd.to_datetime([naive]), "x": [-1e9]})
     np.testing.assert_array_equal(policy(column)[0], expected)
-    with pytest.raises(UserError, match="'when' holds 'soon', which is no time"):
+    with pytest.raises(UserError, match="'when' holds 'soon', which is not a time"):
         policy({"x": -1e9, "when": "soon"})
     with pytest.raises(UserError, match="'x' holds 'much', which is not a number"):
         policy({"x": "much", "when": naive})

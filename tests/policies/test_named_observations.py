@@ -116,7 +116,7 @@ def test_a_policy_without_names_refuses_names() -> None:
     for policy in (nameless, in_memory(nameless), JaxPolicy(nameless)):
         assert (policy.observation_names, policy.action_names) == ((), ())
         for obs in (pd.DataFrame(table((0, 1, 2))), dict.fromkeys(NAMES, 1.0)):
-            assert "knows no names of its columns" in refusal(policy, obs)
+            assert "has no names for its columns" in refusal(policy, obs)
 
 
 @pytest.mark.parametrize("kind", sorted(POLICIES))

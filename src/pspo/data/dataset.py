@@ -232,7 +232,7 @@ class Dataset:
         """The transition that was read from a row of the file; rows of several files are counted through."""
         if self.held_out_rows is not None and row in self.held_out_rows:
             raise UserError(
-                f"row {row} of '{self.name}' is in the hold-out, which was not trained on: name the whole data with "
+                f"row {row} of '{self.name}' is in the hold-out, which was not trained on: give the whole dataset with "
                 "--data, or take another row."
             )
         last = self.size - 1 if self.source_rows is None else int(self.source_rows.max())

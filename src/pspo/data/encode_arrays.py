@@ -70,7 +70,7 @@ def require_same(own: Encoder | None, wanted: Encoding, name: str) -> Encoder | 
     """Observations that are encoded already can only be used by what has the same encoder."""
     if wanted not in (FIT, own):
         raise UserError(
-            f"'{name}' was encoded otherwise than the data of the run: give the file or data frame itself, which "
+            f"'{name}' was not encoded as the data of the run: give the original file or data frame, which "
             "is then encoded as those were."
         )
     return own

@@ -204,7 +204,7 @@ def refuse_columns(name: str, columns: Columns) -> None:
     """Of data whose parts are known, only what their actions are can be chosen."""
     if chosen := columns.given().keys() - set(OF_ACTIONS):
         options = ", ".join(option for option in columns.given() if option in chosen)
-        raise UserError(f"'{name}' is no table but has known parts, so {options} cannot be chosen: leave them out.")
+        raise UserError(f"'{name}' has known columns, so {options} cannot be chosen: leave them out.")
 
 
 def _with_known_columns(dataset: Dataset, name: str, columns: Columns) -> Dataset:

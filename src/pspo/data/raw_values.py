@@ -80,7 +80,7 @@ def as_seconds(name: str, values: Any) -> np.ndarray:
         try:
             return np.vectorize(_seconds, otypes=[np.float64])(array.astype(object))
         except (TypeError, ValueError, AttributeError, OverflowError):
-            problem = f"'{name}' holds {str(values)[:40]!r}, which is no time: give dates, ISO texts or seconds."
+            problem = f"'{name}' holds {str(values)[:40]!r}, which is not a time: give dates, ISO texts or seconds."
             raise UserError(problem) from None
     return as_numbers(name, array)
 

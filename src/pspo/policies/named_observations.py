@@ -18,7 +18,7 @@ from pspo.data.encoder import EncodedColumn, Encoder
 from pspo.data.raw_values import as_numbers, raw_values
 
 NO_NAMES = (
-    "this policy knows no names of its columns, as its dataset had none: give an array, with the columns in the order "
+    "this policy has no names for its columns, as its dataset had none: give an array, with the columns in the order "
     "of the dataset."
 )
 MANY = 6  # columns: of more, only the first are shown
