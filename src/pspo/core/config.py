@@ -42,21 +42,37 @@ class Key:
     help: str
 
 
-def keys(cls: type, prefix: str = "") -> dict[str, Key]:
-    """All keys of a configuration class, nested ones with dots, in the order of the source."""
+def keys(cls: type, prefix: str = "", defaults: Any = None) -> dict[str, Key]:
+    """All keys of a configuration class, nested ones with dots, in the order of the source.
+
+    `defaults` is an instance whose values replace those of the class: the default of the field that holds it.
+    """
     hints = typing.get_type_hints(cls, include_extras=True)
     helps = _field_help(cls)
     settable: dict[str, Key] = {}
     for field in dataclasses.fields(cls):
         kind, name = hints[field.name], prefix + field.name
         if dataclasses.is_dataclass(kind):
-            settable |= keys(typing.cast(type, kind), name + ".")
+            settable |= keys(typing.cast(type, kind), name + ".", _given(_default(field, defaults)))
             continue
         bounds = None
         if get_origin(kind) is typing.Annotated:
             kind, bounds = get_args(kind)[:2]
-        settable[name] = Key(name, kind, bounds, field.default, helps.get(field.name, ""))
+        settable[name] = Key(name, kind, bounds, _default(field, defaults), helps.get(field.name, ""))
     return settable
+
+
+def _default(field: dataclasses.Field[Any], defaults: Any) -> Any:
+    """Of a field: from the instance around it where there is one, else its own."""
+    if defaults is not None:
+        return getattr(defaults, field.name)
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _given(default: Any) -> Any:
+    return None if default is dataclasses.MISSING else default
 
 
 @cache
@@ -95,7 +111,7 @@ def build(cls: type[C], *layers: dict[str, Any], algo: str = "") -> C:
                 warnings.warn(f"{name} is now called {renamed[0]}; the old name works until version 0.3.", stacklevel=2)
                 name, value = renamed
             values[name] = _read(known[name], value)
-    return _assemble(cls, values, "")
+    return _assemble(cls, values, "", None)
 
 
 def _refuse_removed(settings: dict[str, Any], algo: str) -> None:
@@ -112,15 +128,19 @@ def _refuse_removed(settings: dict[str, Any], algo: str) -> None:
             raise UserError(f"the setting '{name}' is gone: it had no effect on {algo}; leave it out.")
 
 
-def _assemble(cls: type[C], values: dict[str, Any], prefix: str) -> C:
+def _assemble(cls: type[C], values: dict[str, Any], prefix: str, defaults: Any) -> C:
+    """The given values; for all others those of `defaults`, if there are any, else those of the class."""
     hints = typing.get_type_hints(cls)
     arguments = {}
     for field in dataclasses.fields(typing.cast(Any, cls)):
-        name = prefix + field.name
-        if dataclasses.is_dataclass(hints[field.name]):
-            arguments[field.name] = _assemble(typing.cast(type, hints[field.name]), values, name + ".")
+        name, kind = prefix + field.name, hints[field.name]
+        own = _default(field, defaults)
+        if dataclasses.is_dataclass(kind):
+            arguments[field.name] = _assemble(typing.cast(type, kind), values, name + ".", _given(own))
         elif name in values:
             arguments[field.name] = values[name]
+        elif defaults is not None:
+            arguments[field.name] = own
     return cls(**arguments)
 
 
