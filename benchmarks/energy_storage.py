@@ -44,13 +44,13 @@ COLUMNS = {
     "action-high": "50",
 }
 POLICIES = (
-    *(("pspo", seed) for seed in (0, 1, 2)),
-    *((algo, 0) for algo in ("bc", "td3bc", "iql", "cql", "mopo", "pmdb")),
-    ("td3bc", 1),
+    *(("pspo", seed) for seed in (40, 41, 42)),
+    *((algo, 40) for algo in ("bc", "td3bc", "iql", "cql", "mopo", "pmdb")),
+    ("td3bc", 41),
 )
 HOLDOUT = 0.2
 HEADLINE = "posterior models"
-QUICK_POLICIES, QUICK_DAYS = (("pspo", 0), ("bc", 0)), 30
+QUICK_POLICIES, QUICK_DAYS = (("pspo", 40), ("bc", 40)), 30
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
