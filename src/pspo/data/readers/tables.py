@@ -13,7 +13,7 @@ from pspo.core.column_names import listed, positions
 from pspo.core.errors import UserError
 from pspo.data.action_mask import with_mask
 from pspo.data.column_order import short_names
-from pspo.data.columns import TIME_NAME, Columns, choose, without_ignored
+from pspo.data.columns import Columns, choose, without_ignored
 from pspo.data.d4rl_layout import ENCODER, fields_from_d4rl
 from pspo.data.dataset import Dataset
 from pspo.data.discrete import Coded, one_hot_actions
@@ -25,6 +25,7 @@ from pspo.data.readers.identifiers import episodes_from_arrow, times_from_arrow
 from pspo.data.readers.label_columns import is_label_type, label_column
 from pspo.data.readers.number_columns import flags_of, numbers_of
 from pspo.data.readers.state_columns import STATES, StateColumns, encode_states, fit_states, state_kinds
+from pspo.data.readers.unused_times import time_hint
 from pspo.data.readers.wide_columns import rounded_others, subtract_offsets
 from pspo.data.row_keys import row_keys
 from pspo.data.row_names import row_name
@@ -91,7 +92,7 @@ def table_dataset(table: Table, columns: Columns, labels: dict[str, Any], encodi
         episode = episode and (episode[0][order.rows], episode[1])
         known = {"row_times": times.array[order.rows], "time_name": times.column}
     terminal, timeout, more = mark_ends(contents.rows, chosen, contents.flags, episode, cut, contents.where)
-    notes += [*more, *_unused(table.names, chosen, columns)]
+    notes += [*more, *_unused(table, chosen, columns, contents, episode and episode[0])]
     arrays: dict[str, Any] = {D4RL_NAMES[role]: contents.numbers.pop(role) for role in list(contents.numbers)}
     if action_labels:
         arrays |= {"actions": Coded(arrays["actions"][:, 0].astype(np.int64), action_labels)}
@@ -130,13 +131,22 @@ def _decide_actions(
     return coded.labels if coded else (), notes
 
 
-def _unused(names: list[str], chosen: dict[str, list[str]], columns: Columns) -> list[str]:
+def _unused(
+    table: Table,
+    chosen: dict[str, list[str]],
+    columns: Columns,
+    contents: _Contents,
+    episode: np.ndarray | None,
+) -> list[str]:
     used = {name for members in chosen.values() for name in members}
-    unused = [name for name in without_ignored(names, columns) if name not in used]
+    unused = [name for name in without_ignored(table.names, columns) if name not in used]
     if not unused:
         return []
-    times = [name for name in unused if TIME_NAME.fullmatch(name)] if "time" not in chosen else []
-    hint = f" (if '{times[0]}' is the time of a row, name it with --time)" if times else ""
+
+    def read(name: str) -> list[Any]:
+        return [batch.column(name) for batch in table.batches([name]) if name in batch.schema.names]
+
+    hint = time_hint(unused, table.kind, read, episode, contents.keys, contents.where) if "time" not in chosen else ""
     return [f"columns that are not used: {listed(unused)}{hint}."]
 
 
