@@ -268,6 +268,7 @@ def _encode(
         plain = [c.offset for c, name in zip(encoding.columns, raw, strict=True) if name in widths]
         subtract_offsets(numbers, cells, read, np.array(plain))
         to.encoder = encoding
+        to.states.require_zones(chosen["obs"], encoding)
         to.encoding_notes += to.states.unseen(chosen["obs"], encoding)
     else:
         offset, known = subtract_offsets(numbers, cells, read), to.has_next_state[:rows]
