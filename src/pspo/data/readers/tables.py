@@ -14,7 +14,7 @@ from pspo.core.errors import UserError
 from pspo.data.action_mask import with_mask
 from pspo.data.column_order import short_names
 from pspo.data.columns import Columns, choose, without_ignored
-from pspo.data.d4rl_layout import ENCODER, fields_from_d4rl
+from pspo.data.d4rl_layout import ENCODER, OWN_COLUMNS, PER_ROW, fields_from_d4rl
 from pspo.data.dataset import Dataset
 from pspo.data.discrete import Coded, one_hot_actions
 from pspo.data.encode_arrays import FIT, Encoding, require_same, stored_encoder
@@ -76,6 +76,9 @@ def table_dataset(table: Table, columns: Columns, labels: dict[str, Any], encodi
     first."""
     labels = labels | table.labels
     stored = labels.pop(ENCODER, None)
+    own_columns = [str(name) for name in labels.pop(OWN_COLUMNS, ())]
+    per_row = [name for name in PER_ROW if name in own_columns and name in table.names]
+    table = replace(table, names=[name for name in table.names if name not in per_row])
     own = require_same(stored_encoder(stored), encoding, labels["name"]) if stored is not None else None
     chosen = _in_order_of(encoding, choose(table.names, columns))
     as_labels = _may_be_labels(table, chosen, columns)
@@ -99,6 +102,8 @@ def table_dataset(table: Table, columns: Columns, labels: dict[str, Any], encodi
         labels = {**labels, "action_labels": action_labels}
     if "next_obs" in chosen:
         arrays["next_known"] = contents.has_next_state
+    if "time" not in chosen:  # else rows may be others now
+        arrays |= {name: _numbers(table, name) for name in per_row}
     arrays |= {"terminals": terminal, "timeouts": timeout, "source_rows": contents.source_rows, "files": contents.files}
     arrays |= {"reward_name": chosen["reward"][0], **labels, **columns.bounds(), **known}
     arrays["notes"] = [*labels.get("notes", ()), *notes, *contents.encoding_notes]
@@ -106,6 +111,11 @@ def table_dataset(table: Table, columns: Columns, labels: dict[str, Any], encodi
     names["encoder"] = own or contents.encoder
     fields = fields_from_d4rl(arrays, discrete=discrete)  # frees arrays as soon as their rows are filtered
     return with_mask(Dataset(**fields, **names), columns.mask)
+
+
+def _numbers(table: Table, name: str) -> np.ndarray:
+    """A column of numbers or times, as it is stored."""
+    return np.concatenate([batch.column(name).to_numpy(zero_copy_only=False) for batch in table.batches([name])])
 
 
 def _may_be_labels(table: Table, chosen: dict[str, list[str]], columns: Columns) -> bool:
