@@ -4,7 +4,7 @@
 
 Trains ten policies with default settings on the folder that examples/energy_storage.py writes, a fifth of the days held
 out; reports which part of the gap between the rule behind the data and the optimum each closes, and evaluates each on
-the held-out days. Finished runs are kept: after an interruption the same command continues.
+the held-out days. What is finished is kept among the runs: after an interruption the same command continues.
 Writes benchmarks/results/energy-storage.json.
 """
 
@@ -80,7 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     }
     for algo, seed in policies:
         run = train(data, algo, seed, options.runs / f"{algo}-{seed}", "smoke" if options.quick else "laptop")
-        result["policies"][f"{algo}-{seed}"] = measure(run, known, options.repeats, result)
+        measured = run / "measured.json"
+        if not measured.exists():
+            measured.write_text(json.dumps(finite(measure(run, known, options.repeats, result))))
+        result["policies"][f"{algo}-{seed}"] = json.loads(measured.read_text())
         result["summary"] = summary(result["policies"])
         keep(finite(result), options.results, "energy-storage")
     print_table(result)
