@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pspo.core.errors import UserError
@@ -36,6 +36,7 @@ def only(findings: list[Finding]) -> Finding:
 
 
 @given(st.integers(0, 1000))
+@settings(deadline=None)  # the first example imports SciPy, which takes seconds on a busy machine
 def test_clean_data_are_left_in_peace(seed: int) -> None:
     dataset = Dataset(**clean_fields(seed=seed))
     assert check(dataset) == []

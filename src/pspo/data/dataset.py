@@ -21,6 +21,7 @@ from pspo.data.encoder import Encoder
 from pspo.data.row_names import row_name
 
 HASHED_ARRAYS = ("obs", "action", "reward", "next_obs", "terminal", "timeout", "action_low", "action_high")
+PROBABILITY_SLACK = 1e-3  # of a softmax in low precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +158,12 @@ class Dataset:
             raise UserError(
                 f"the propensity is {self.propensity[row]!s} at {self.row_name(row)} (rows affected: {wrong.sum()}): "
                 "give the density or probability of the logged action, which is above zero, not its logarithm."
+            )
+        if self.discrete and (self.propensity > 1.0 + PROBABILITY_SLACK).any():
+            row = int((self.propensity > 1.0 + PROBABILITY_SLACK).argmax())
+            raise UserError(
+                f"the propensity is {self.propensity[row]!s} at {self.row_name(row)}, and that of a discrete action is "
+                "a probability: give one between 0 and 1."
             )
 
     def _freeze_bounds(self) -> None:

@@ -57,13 +57,16 @@ def fit_number(name: str, offset: float, values: np.ndarray, has_gaps: bool) -> 
     return EncodedColumn(name, offset=offset, fill=float(known[(len(known) - 1) // 2]) + offset)
 
 
-def fit_time(name: str, parts: Sequence[np.ndarray], has_gaps: bool, cyclic: Sequence[str]) -> EncodedColumn:
-    """`parts` are seconds before and after the step, in float64."""
+def fit_time(
+    name: str, parts: Sequence[np.ndarray], has_gaps: bool, cyclic: Sequence[str], zone: bool = False
+) -> EncodedColumn:
+    """`parts` are seconds before and after the step, in float64; `zone`: whether the times named a time zone."""
     known = np.sort(np.concatenate([part[np.isfinite(part)] for part in parts]))
     if not known.size:
         raise UserError(f"column '{name}' holds no times: leave it out of the state.")
     fill = float(known[(len(known) - 1) // 2]) if has_gaps else None
     if cyclic:
-        return EncodedColumn(name, "time", fill=fill, cyclic=tuple(cyclic))
+        return EncodedColumn(name, "time", fill=fill, cyclic=tuple(cyclic), zone=zone)
     # The middle, to the hour: every time of today's clocks is large, and float32 has seven digits.
-    return EncodedColumn(name, "time", offset=3600.0 * round((known[0] + known[-1]) / 7200.0), fill=fill)
+    offset = 3600.0 * round((known[0] + known[-1]) / 7200.0)
+    return EncodedColumn(name, "time", offset=offset, fill=fill, zone=zone)

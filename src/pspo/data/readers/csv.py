@@ -82,7 +82,7 @@ def _table(path: Path, columns: Columns, more: Mapping[str, Any], encoding: Enco
             kinds[name] = _state_kind(state, guess(name)) if state else _kind(role, kind, columns.is_discrete)
 
     def batches(names: list[str]) -> Iterator[Any]:
-        wanted = {name: kinds.get(name, pa.float32()) for name in names}
+        wanted = {name: kinds.get(name, types[name]) for name in names}
         with _in_one_sentence():
             try:
                 with _open(path, parse, wanted) as reader:
@@ -98,7 +98,7 @@ def _table(path: Path, columns: Columns, more: Mapping[str, Any], encoding: Enco
 
     def declared(name: str) -> Any:
         """Of actions what they are in the file: labels are read as float64."""
-        return guess(name) if name in chosen["action"] else kinds[name]
+        return guess(name) if name in chosen["action"] else kinds.get(name, types[name])
 
     return Table(names, _count_lines(path), batches, exact=False, wide_batches=wide_batches, kind=declared)
 

@@ -18,6 +18,7 @@ from pspo.data.d4rl_layout import (
     MAX_CHARACTERS,
     arrays_for_d4rl,
     stored_actions,
+    time_labels,
     too_long,
 )
 from pspo.data.dataset import Dataset
@@ -69,7 +70,7 @@ def _read(file: Any, path: Path, columns: Columns | None, encoding: Encoding) ->
             encoding,
         )
     unread = [key for key in names if key not in KNOWN_KEYS and key not in USUAL_GROUPS]
-    loaded = labels | {key: _array(file, key) for key in names if key in KNOWN_KEYS}
+    loaded = labels | {key: _array(file, key, exact=key == "row_times") for key in names if key in KNOWN_KEYS}
     return Dataset.from_arrays(loaded, unread, encoding)
 
 
@@ -185,7 +186,7 @@ def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any] 
         raise UserError(f"cannot save a dataset as '{path}': give a path that ends in .hdf5.")
     texts = {"name": dataset.name, "task": dataset.task, "notes": list(dataset.notes)}
     names: dict[str, Any] = {"obs_names": list(dataset.obs_names), "action_names": list(dataset.action_names)}
-    names |= {"reward_name": dataset.reward_name}
+    names |= {"reward_name": dataset.reward_name, **time_labels(dataset)}
     texts |= {key: value for key, value in names.items() if value}
     texts |= {} if dataset.encoder is None else {ENCODER: dataset.encoder.as_json()}
     metadata: dict[str, Any] = {"name": dataset.name, "task": dataset.task or ""}

@@ -60,12 +60,35 @@ class StateColumns:
     kinds: dict[str, str]
     chunks: dict[str, list[Any]] = field(default_factory=dict)
     gaps: dict[str, list[np.ndarray]] = field(default_factory=dict)  # rows at which a column of numbers is empty
+    zones: dict[str, bool] = field(default_factory=dict)  # whether a column of times names a time zone
 
     def add(self, name: str, column: Any) -> np.ndarray:
         """The next cells of a column; returns which are empty."""
-        cells = coded_texts(column) if self.kinds[name] == "category" else seconds(name, column)
+        if self.kinds[name] == "category":
+            cells = coded_texts(column)
+        else:
+            cells = seconds(name, column)
+            self._note_zone(name, column.type)
         self.chunks.setdefault(name, []).append(cells)
         return column.is_null().to_numpy(zero_copy_only=False)
+
+    def _note_zone(self, name: str, kind: Any) -> None:
+        import pyarrow as pa
+
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+            zone = pa.types.is_timestamp(kind) and kind.tz is not None
+            if self.zones.setdefault(name, zone) != zone:
+                raise UserError(f"some files name time zones in column '{name}' and others do not: write all alike.")
+
+    def require_zones(self, names: Sequence[str], encoder: Encoder) -> None:
+        """Times of another clock than those of an encoder would be other hours without anybody noticing."""
+        for name, column in zip(names, encoder.columns, strict=False):
+            if column.kind == "time" and self.zones.get(name, column.zone) != column.zone:
+                these, those = ("name no time zone", "do") if column.zone else ("name a time zone", "do not")
+                raise UserError(
+                    f"the times of column '{name}' {these}, and those of the data of the run {those}: convert them."
+                )
 
     def add_gaps(self, name: str, first_row: int, empty: np.ndarray) -> None:
         """Where a column of numbers is empty."""
@@ -172,7 +195,8 @@ def fit_states(
             columns.append(fit_category(name, {text: count for text, count in counted.items() if count}))
         elif states.kinds.get(name) == "time":
             times = [states.times(names[0]), *(states.times(part)[known] for part in names[1:])]
-            columns.append(fit_time(name, times, any(np.isnan(part).any() for part in times), cyclic))
+            has_holes = any(np.isnan(part).any() for part in times)
+            columns.append(fit_time(name, times, has_holes, cyclic, states.zones.get(name, False)))
         for i in range(widths.get(name, 0)):
             full = name if widths[name] == 1 else f"{name}[{i}]"
             called = full if single or not plain else ""  # numbers alone are also served without names
