@@ -201,7 +201,7 @@ def _read_table(
     table: Table, chosen: dict[str, list[str]], columns: Columns, encoding: Encoding, action_as_labels: bool
 ) -> _Contents:
     names = list(dict.fromkeys(name for members in chosen.values() for name in members))
-    states = StateColumns(state_kinds(chosen, table.kind, columns, encoding))
+    states = StateColumns(state_kinds(chosen, table.kind, columns, encoding, table.width))
     numeric = {
         role: [n for n in chosen.get(role, ()) if role not in STATES or n not in states.kinds] for role in chosen
     }
@@ -247,6 +247,7 @@ def _encode(
 
     to.encoding_notes = rounded_others(numbers, cells, read)
     if encoding is None:
+        to.encoding_notes += subtract_offsets(numbers, cells, read, np.zeros(numbers["obs"].shape[1]))[1]
         return
     if isinstance(encoding, Encoder):
         raw = [name for name in chosen["obs"] for _ in range(widths.get(name, 1))]
@@ -256,15 +257,16 @@ def _encode(
                 f"{len(encoding.columns)}: give data with the same columns."
             )
         plain = [c.offset for c, name in zip(encoding.columns, raw, strict=True) if name in widths]
-        subtract_offsets(numbers, cells, read, np.array(plain))
+        to.encoding_notes += subtract_offsets(numbers, cells, read, np.array(plain))[1]
         to.encoder = encoding
-        to.encoding_notes += to.states.unseen(chosen["obs"], encoding)
     else:
-        offset, known = subtract_offsets(numbers, cells, read), to.has_next_state[:rows]
+        (offset, notes), known = subtract_offsets(numbers, cells, read), to.has_next_state[:rows]
+        to.encoding_notes += notes
         to.encoder = fit_states(
             chosen, widths, numbers=numbers["obs"], states=to.states, offset=offset, known=known, cyclic=encoding
         )
     if to.encoder is not None and not to.encoder.only_offsets:
+        to.encoding_notes += to.states.notes(chosen["obs"], to.encoder, widths)
         for role in STATES:
             if role in numbers:
                 to.numbers[role] = encode_states(chosen[role], widths, numbers[role], to.states, to.encoder)
