@@ -131,3 +131,12 @@ def test_texts_beside_a_column_of_lists_are_read_again_for_a_run() -> None:
     assert again.hash == data.hash
     note, *_ = load_dataset(table("a", "c"), encoder=data.encoder).notes
     assert note.startswith("column 'obs_mode' has 300 rows with other texts than the categories of the run")
+
+
+@pytest.mark.parametrize("way", ["dictionary", "frame", "hdf5"])
+def test_numbers_beyond_those_of_float64_get_a_note(way: str, tmp_path: Path) -> None:
+    arrays = log()
+    for name, first in (("observations", 0), ("next_observations", 1)):
+        arrays[name] = (2**60 + np.arange(first, ROWS + first))[:, None] * np.ones(3, np.int64)
+    notes = through(way, tmp_path, arrays).notes
+    assert len([note for note in notes if "that even float64 rounds their changes" in note]) == 3

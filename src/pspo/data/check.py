@@ -17,6 +17,7 @@ from pspo.data.outliers import outliers
 from pspo.data.row_keys import row_keys
 from pspo.data.row_order import clocks, looks_shuffled, rows_are_independent
 from pspo.data.scales import too_small
+from pspo.envs.task import get_task
 
 # Bounds and actions may have been rounded differently on their way to float32; relative to the width of the bounds.
 BOUND_SLACK = 1e-6
@@ -60,6 +61,8 @@ def check_source(
     """
     try:
         dataset = load_dataset(source, **options)
+        if dataset.task is not None:  # as training would say
+            get_task(dataset.task).require_fit(f"the dataset '{dataset.name}'", dataset)
         training, held_out, way = hold_out(dataset, holdout, holdout_by)
     except UserError as error:
         return None, [Finding("error", "unreadable", str(error))]

@@ -320,6 +320,8 @@ def _plain_part(pattern: str) -> Path:
 
 def source_text(source: Any) -> str | None:
     """How a run names its source: a name, a path, or paths with commas between; None for data in memory."""
+    if isinstance(source, str) and not source.strip():  # an unset variable of a shell; as a path, the current folder
+        raise UserError(f"the name of the data is empty: give a file, or a name such as {EXAMPLES}.")
     if isinstance(source, str | Path):
         return str(source)
     if isinstance(source, list | tuple) and source and all(isinstance(part, str | Path) for part in source):

@@ -153,6 +153,11 @@ def lost_note(name: str, offset: float, *parts: np.ndarray) -> list[str]:
     """What float32 still rounds away of a column of the state minus its offset, in one line; none if it may do so."""
     for part in parts:
         shifted = part - offset
+        if _float64_keeps_less(part):
+            return [
+                f"obs column {name} has numbers so large that even float64 rounds their changes from row to row: log "
+                "it as the difference to a constant, or leave it out."
+            ]
         if keeps_less(shifted, LOST_PART):
             if not shifted.astype(np.float32).any():
                 return [f"obs column {name} is too small for float32, which makes it 0: log it in a larger unit."]
@@ -162,6 +167,15 @@ def lost_note(name: str, offset: float, *parts: np.ndarray) -> list[str]:
                 f"{usual:.6g} from row to row: log it as the difference to the start of the episode, or leave it out."
             ]
     return []
+
+
+def _float64_keeps_less(column: np.ndarray) -> bool:
+    """Whether whole numbers beyond 2^53, such as identifiers, lost their last digits before anything was subtracted."""
+    finite = column[np.isfinite(column)]
+    if not finite.size or np.abs(finite).max() <= 2.0**53:
+        return False
+    change = np.abs(np.diff(finite))
+    return bool(change.any()) and float(np.spacing(np.median(np.abs(finite)))) >= np.median(change[change > 0])
 
 
 def _wide_tables(obs: Any, next_obs: Any) -> list[np.ndarray]:

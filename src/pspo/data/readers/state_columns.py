@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,7 @@ class StateColumns:
     """What was read of such columns, by the name of the column in the table."""
 
     kinds: dict[str, str]
+    wanted: Collection[str] = ()  # columns that the user calls categories
     chunks: dict[str, list[Any]] = field(default_factory=dict)
     gaps: dict[str, list[np.ndarray]] = field(default_factory=dict)  # rows at which a column of numbers is empty
 
@@ -94,12 +95,18 @@ class StateColumns:
         coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
         return coded.indices.to_numpy(), np.array(coded.dictionary.to_pylist(), dtype=object)
 
-    def notes(self, names: Sequence[str], encoder: Encoder, widths: Mapping[str, int]) -> list[str]:
-        """Notes on texts that are none of an encoder's categories, and on times that float32 rounds."""
+    def rounded(self, names: Sequence[str], encoder: Encoder, widths: Mapping[str, int]) -> list[str]:
+        """Notes on times that float32 rounds."""
         notes = []
         for name, column in _columns_of(names, encoder, lambda name: widths.get(name, 1)) or ():
             if name in self.chunks and column.kind == "time" and not column.cyclic:
                 notes += lost_note(repr(name), column.offset, self.times(name))
+        return notes
+
+    def unseen(self, names: Sequence[str], encoder: Encoder, widths: Mapping[str, int]) -> list[str]:
+        """Notes on texts that are none of an encoder's categories."""
+        notes = []
+        for name, column in _columns_of(names, encoder, lambda name: widths.get(name, 1)) or ():
             if not column.categories or name not in self.chunks:
                 continue
             codes, texts = self.texts(name)
@@ -185,7 +192,9 @@ def fit_states(
                 if part != name:
                     codes = codes[known]
                 counted.update(dict(zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True)))
-            columns.append(fit_category(name, {text: count for text, count in counted.items() if count}))
+            columns.append(
+                fit_category(name, {text: count for text, count in counted.items() if count}, name in states.wanted)
+            )
         elif states.kinds.get(name) == "time":
             times = [states.times(names[0]), *(states.times(part)[known] for part in names[1:])]
             columns.append(fit_time(name, times, any(np.isnan(part).any() for part in times), cyclic))
