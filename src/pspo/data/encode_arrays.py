@@ -9,6 +9,7 @@ import numpy as np
 from pspo.core.column_names import positions
 from pspo.core.errors import UserError
 from pspo.core.files import parse_json
+from pspo.data.arrays import without_mask
 from pspo.data.d4rl_layout import COLUMN_NAMES, ENCODER, read_notes
 from pspo.data.encoder import Encoder, encoder_from_json, offset_encoder
 from pspo.data.offsets import lost_notes, offsets_of, rounding_notes, subtract
@@ -23,6 +24,7 @@ def encode_arrays(arrays: dict[str, Any], encoding: Encoding) -> Encoder | None:
 
     What cannot be encoded is left as it is, for the dataset to refuse.
     """
+    arrays |= {name: without_mask(array) for name, array in arrays.items()}
     stored = arrays.pop(ENCODER, None)
     if stored is not None:
         return require_same(stored_encoder(stored), encoding, str(arrays.get("name", "the dataset")))

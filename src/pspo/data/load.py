@@ -21,6 +21,7 @@ import numpy as np
 from pspo.core.errors import UserError, unknown_name
 from pspo.core.progress import Progress, silent
 from pspo.data.action_mask import with_mask
+from pspo.data.arrays import without_mask
 from pspo.data.column_map import with_map
 from pspo.data.columns import BOUNDS, Columns, as_columns, natural_key
 from pspo.data.copied_files import where_to_read
@@ -188,6 +189,7 @@ def _load(source: Any, columns: Columns, arrays_have_roles: bool, encoder: Encod
         table = joined([frame_table(frame) for frame in source], labels, columns)
         return table_dataset(table, columns, {"name": "dataset"}, encoder)
     if isinstance(source, Mapping):
+        source = {name: without_mask(array) for name, array in source.items()}
         arrays_have_roles |= "observations" not in source  # columns by name, as a data frame has them
         if state_has_texts(source, columns if arrays_have_roles else None):
             return dataset_from_text_arrays(source, columns, encoder)
