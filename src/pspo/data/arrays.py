@@ -51,7 +51,8 @@ def without_mask(values: Any) -> Any:
     if not isinstance(values, np.ma.MaskedArray):
         return values
     if values.dtype.kind in "biuf":
-        return values.astype(np.float64).filled(np.nan) if values.mask.any() else values.data
+        hidden = np.ma.getmaskarray(values)
+        return np.where(hidden, np.nan, values.data.astype(np.float64)) if hidden.any() else values.data
     shown = np.array(values.data, dtype=object)
     shown[np.ma.getmaskarray(values)] = None
     return shown

@@ -158,6 +158,16 @@ def describe_source(source: Any, columns: Columns | Mapping[str, Any] | None = N
     return describe(rows, tables.name, len(tables.files), columns)
 
 
+def refuse_to_replace(source: Any, target: str | Path) -> None:
+    """Data that were read are rounded to float32: written again, they must not replace the files they come from."""
+    text = source_text(source)
+    if text is None or is_name(text) or not Path(target).is_file():
+        return
+    files = [Path(text)] if Path(text).is_file() else _find_tables(Path(text), text).files
+    if any(file.exists() and file.samefile(target) for file in files):
+        raise UserError(f"'{target}' is what is to be converted, and would be lost: choose another name.")
+
+
 def is_name(source: str) -> bool:
     """Whether this is the name of a dataset, and not a file."""
     return _find_named(source, silent) is not None

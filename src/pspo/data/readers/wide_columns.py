@@ -39,7 +39,7 @@ def subtract_offsets(
                 with np.errstate(over="ignore"):  # too large becomes infinite, which `check` reports
                     numbers[role][:, c] = column - offset[c]
         (name, index), several = cells["obs"][c], wide[cells["obs"][c][0]].shape[1] > 1
-        notes += lost_note(repr(f"{name}[{index}]" if several else name), offset[c], *columns)
+        notes += lost_note(repr(f"{name}[{index}]" if several else name), float(offset[c]), *columns)
     return offset, notes
 
 
