@@ -18,11 +18,11 @@ from pspo.data.readers.tables import NO_COLUMNS, Table, need_pyarrow, table_data
 
 DELIMITERS = ",;\t"
 OTHER_FORMATS = {
-    b"\x1f\x8b": "compressed: unpack it",
-    b"PK\x03\x04": "a zip archive: unpack it",
-    b"PAR1": "a Parquet file: name it .parquet",
-    b"\xff\xfe": "in UTF-16: save it as UTF-8",
-    b"\xfe\xff": "in UTF-16: save it as UTF-8",
+    b"\x1f\x8b": ("compressed", "unpack it"),
+    b"PK\x03\x04": ("a zip archive", "unpack it"),
+    b"PAR1": ("a Parquet file", "name it .parquet"),
+    b"\xff\xfe": ("in UTF-16", "save it as UTF-8"),
+    b"\xfe\xff": ("in UTF-16", "save it as UTF-8"),
 }
 EMPTY_CELLS = ["", "NA", "N/A", "null", "NULL"]  # nan is not among them: it is a value, not a missing one
 
@@ -50,9 +50,9 @@ def csv_table(path: Path, columns: Columns, more: Mapping[str, Any] = NO_COLUMNS
 def _refuse_other_formats(path: Path) -> None:
     with open(path, "rb") as file:
         begin = file.read(4)
-    for mark, what in OTHER_FORMATS.items():
+    for mark, (what, remedy) in OTHER_FORMATS.items():
         if begin.startswith(mark):
-            raise UserError(f"'{path}' is no CSV file but {what}.")
+            raise UserError(f"'{path}' is no CSV file but {what}: {remedy}.")
 
 
 @contextlib.contextmanager
