@@ -187,9 +187,11 @@ def _info(arguments: argparse.Namespace) -> None:
 
 def _convert(arguments: argparse.Namespace) -> None:
     from pspo.data import lost_in, save_dataset
+    from pspo.data.load import refuse_to_replace
     from pspo.data.save import require_writer
 
     require_writer(arguments.out)
+    refuse_to_replace(arguments.dataset, arguments.out)
     dataset = _load(arguments)
     show(save_dataset(dataset, arguments.out))
     for note in (*dataset.notes, *lost_in(dataset, arguments.out)):

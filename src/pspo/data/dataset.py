@@ -13,7 +13,7 @@ import numpy as np
 
 from pspo.core.errors import UserError
 from pspo.data.action_mask import MaskRule, require_rules
-from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows
+from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows, without_mask
 from pspo.data.d4rl_layout import fields_from_d4rl
 from pspo.data.discrete import Label, shown, with_labels
 from pspo.data.encode_arrays import FIT, Encoding, encode_arrays
@@ -75,6 +75,8 @@ class Dataset:
     action_mask: tuple[MaskRule, ...] = ()  # where discrete actions are available; without rules always
 
     def __post_init__(self) -> None:
+        if not isinstance(self.encoder, Encoder | None) and self.encoder != FIT:
+            raise UserError(f"the encoder is a {type(self.encoder).__name__}: give that of a dataset, or None.")
         if len(self.action_labels):
             self._code_actions()
         if self.encoder == FIT:
@@ -109,7 +111,7 @@ class Dataset:
         self._set("action_mask", require_rules(self.action_mask, len(self.action_labels), self.obs_dim))
 
     def _code_actions(self) -> None:
-        coded = with_labels(self.action, self.action_labels)
+        coded = with_labels(without_mask(self.action), self.action_labels)
         self._set("action_labels", coded.labels)
         self._set("action", coded.one_hot())
         for field, bound in (("action_low", -1.0), ("action_high", 1.0)):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pspo.core.errors import UserError
+from pspo.data.arrays import without_mask
 from pspo.data.encoder import MISSING, EncodedColumn
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -18,6 +19,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 def raw_values(column: EncodedColumn, values: Any, name: str) -> np.ndarray:
     """The values of one raw column, of any shape, as its encoder takes them."""
+    values = without_mask(values)
     if column.categories:
         return _texts(values)
     return as_seconds(name, values, column.zone) if column.kind == "time" else as_numbers(name, values)
@@ -26,7 +28,7 @@ def raw_values(column: EncodedColumn, values: Any, name: str) -> np.ndarray:
 def as_numbers(name: str, values: Any) -> np.ndarray:
     """Float64; None and the like become NaN."""
     try:
-        array = np.asarray(values)
+        array = np.asarray(without_mask(values))
         if array.dtype.kind == "O":
             array = np.vectorize(_number, otypes=[np.float64])(array)
         if array.dtype.kind not in "biuf":
@@ -34,7 +36,7 @@ def as_numbers(name: str, values: Any) -> np.ndarray:
     except (TypeError, ValueError):
         array = None
     if array is None:
-        raise UserError(f"'{name}' holds {str(values)[:40]!r}, which is not a number: give numbers.")
+        raise UserError(f"'{name}' holds {' '.join(str(values).split())[:40]!r}, which is not a number: give numbers.")
     return array.astype(np.float64)
 
 

@@ -17,6 +17,13 @@ from pspo.data.readers.state_columns import STATES, state_kinds
 from pspo.data.readers.tables import NO_COLUMNS, Table, need_pyarrow, table_dataset
 
 DELIMITERS = ",;\t"
+OTHER_FORMATS = {
+    b"\x1f\x8b": ("compressed", "unpack it"),
+    b"PK\x03\x04": ("a zip archive", "unpack it"),
+    b"PAR1": ("a Parquet file", "name it .parquet"),
+    b"\xff\xfe": ("in UTF-16", "save it as UTF-8"),
+    b"\xfe\xff": ("in UTF-16", "save it as UTF-8"),
+}
 EMPTY_CELLS = ["", "NA", "N/A", "null", "NULL"]  # nan is not among them: it is a value, not a missing one
 
 
@@ -35,8 +42,17 @@ def csv_table(path: Path, columns: Columns, more: Mapping[str, Any] = NO_COLUMNS
     """
     need_pyarrow("reading CSV files")
     require_file(path)
+    _refuse_other_formats(path)
     with naming(path), _in_one_sentence():
         return _table(path, columns, more, encoding)
+
+
+def _refuse_other_formats(path: Path) -> None:
+    with open(path, "rb") as file:
+        begin = file.read(4)
+    for mark, (what, remedy) in OTHER_FORMATS.items():
+        if begin.startswith(mark):
+            raise UserError(f"'{path}' is no CSV file but {what}: {remedy}.")
 
 
 @contextlib.contextmanager
@@ -47,6 +63,8 @@ def _in_one_sentence() -> Iterator[None]:
         yield
     except (pa.ArrowException, UnicodeError, MemoryError, OSError) as error:
         reason = str(error).split("\n")[0].removeprefix("CSV parse error: ")[:200].rstrip(".")
+        if "straddles two block" in reason:
+            reason = "a line is longer than 1 MiB"
         raise UserError(f"the CSV cannot be read ({reason}): correct or write it again.") from None
 
 

@@ -124,6 +124,11 @@ def _array(file: Any, key: str, exact: bool = False) -> Any:
 
 def _texts(key: str, stored: Any) -> Any:
     """Read one by one: many texts may be one long text of the file, which would take its size many times."""
+    import h5py
+
+    if h5py.check_string_dtype(stored.dtype) is None:
+        kind = "references or lists" if stored.dtype.kind == "O" else f"values of type {stored.dtype}"
+        raise UserError(f"'{key}' holds {kind}: give real numbers.")
     if (count := int(np.prod(stored.shape))) > MAX_TEXTS:
         raise UserError(f"'{key}' holds {count} texts, and at most {MAX_TEXTS} are read: give numbers.")
     if stored.dtype.kind != "O" or not stored.shape:

@@ -13,7 +13,7 @@ from pspo.core.column_names import listed, positions
 from pspo.core.errors import UserError
 from pspo.data.action_mask import with_mask
 from pspo.data.column_order import short_names
-from pspo.data.columns import Columns, choose, without_ignored
+from pspo.data.columns import TIME_NAME, Columns, choose, fitting, without_ignored
 from pspo.data.d4rl_layout import ENCODER, OWN_COLUMNS, PER_ROW, fields_from_d4rl
 from pspo.data.dataset import Dataset
 from pspo.data.discrete import Coded, one_hot_actions
@@ -221,7 +221,8 @@ def _read_table(
     table: Table, chosen: dict[str, list[str]], columns: Columns, encoding: Encoding, action_as_labels: bool
 ) -> _Contents:
     names = list(dict.fromkeys(name for members in chosen.values() for name in members))
-    states = StateColumns(state_kinds(chosen, table.kind, columns, encoding))
+    wanted = fitting(columns.categorical, chosen["obs"], "categorical")
+    states = StateColumns(state_kinds(chosen, table.kind, columns, encoding, table.width), wanted)
     numeric = {
         role: [n for n in chosen.get(role, ()) if role not in STATES or n not in states.kinds] for role in chosen
     }
@@ -267,6 +268,7 @@ def _encode(
 
     to.encoding_notes = rounded_others(numbers, cells, read)
     if encoding is None:
+        to.encoding_notes += subtract_offsets(numbers, cells, read, np.zeros(numbers["obs"].shape[1]))[1]
         return
     if isinstance(encoding, Encoder):
         raw = [name for name in chosen["obs"] for _ in range(widths.get(name, 1))]
@@ -276,16 +278,18 @@ def _encode(
                 f"{len(encoding.columns)}: give data with the same columns."
             )
         plain = [c.offset for c, name in zip(encoding.columns, raw, strict=True) if name in widths]
-        subtract_offsets(numbers, cells, read, np.array(plain))
+        to.encoding_notes += subtract_offsets(numbers, cells, read, np.array(plain))[1]
         to.encoder = encoding
         to.states.require_zones(chosen["obs"], encoding)
-        to.encoding_notes += to.states.unseen(chosen["obs"], encoding)
+        to.encoding_notes += to.states.unseen(chosen["obs"], encoding, widths)
     else:
-        offset, known = subtract_offsets(numbers, cells, read), to.has_next_state[:rows]
+        (offset, notes), known = subtract_offsets(numbers, cells, read), to.has_next_state[:rows]
+        to.encoding_notes += notes
         to.encoder = fit_states(
             chosen, widths, numbers=numbers["obs"], states=to.states, offset=offset, known=known, cyclic=encoding
         )
     if to.encoder is not None and not to.encoder.only_offsets:
+        to.encoding_notes += to.states.rounded(chosen["obs"], to.encoder, widths)
         for role in STATES:
             if role in numbers:
                 to.numbers[role] = encode_states(chosen[role], widths, numbers[role], to.states, to.encoder)
