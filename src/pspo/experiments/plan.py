@@ -30,8 +30,8 @@ class Cost:
     """Of one run, with one worker."""
 
     training_seconds: float
-    fitting_seconds: float
-    """Of models and the like before training; runs that share their models pay once."""
+    fitting_seconds: float | None
+    """Of models and the like before training; runs that share their models pay once. None: not known."""
     bytes: int | None = None
     """Of memory at the peak; only a measurement tells."""
 
@@ -56,9 +56,8 @@ class PlanRow:
         iterations = "-" if self.iterations is None else f"{self.iterations:,}"
         length = span(self.cost.training_seconds) if self.cost else "-"
         memory = f"{self.cost.bytes / 2**30:.1f} GiB" if self.cost and self.cost.bytes is not None else "-"
-        return (
-            f"{first.source.name:<26}{first.method:<24}{seeds:<14}{state:<20}{iterations:>12}{length:>14}{memory:>10}"
-        )
+        what = f"{first.source.name:<26}{first.method:<24}{seeds:<14}{state:<20}"
+        return f"{what}{iterations:>12}{length:>14}{memory:>10}"
 
 
 HEADER = f"{'dataset':<26}{'method':<24}{'seeds':<14}{'state':<20}{'iterations':>12}{'a run':>14}{'memory':>10}"
@@ -76,7 +75,7 @@ def plan_budget(root: Path, cells: Sequence[GridCell], minutes: float) -> list[P
     rows = []
     for group in by_method(cells):
         fitted = _scaled(known, group[0])
-        cost = Cost(60.0 * minutes, fitted.fitting_seconds if fitted else 0.0)
+        cost = Cost(60.0 * minutes, fitted.fitting_seconds if fitted else None)
         if cost_of(costs, group[0]) is None:
             rows.append(PlanRow(group, cost))
             continue
@@ -113,18 +112,24 @@ def describe(rows: Sequence[PlanRow], at_once: int) -> list[str]:
     fitting, training = _fitting_seconds(rows), sum(len(r.unfinished) * r.cost.training_seconds for r in rows if r.cost)
     if any(row.iterations is None for row in rows):
         lines.append("iterations       not known everywhere: measured when the experiment starts")
-    lines.append(f"models           at most {span(fitting)} of one worker; models in the cache cost nothing")
+    models = "not known before a run of each method has finished"
+    if fitting is not None:
+        models = f"at most {span(fitting)} of one worker; models in the cache cost nothing"
+    lines.append(f"models           {models}")
     lines.append(f"training         {span(training)} of one worker")
-    lines.append(f"total            about {span((training + fitting) / at_once)} with {at_once} at once")
+    rest = " and the models" if fitting is None else ""
+    lines.append(f"total            about {span((training + (fitting or 0.0)) / at_once)}{rest} with {at_once} at once")
     return lines
 
 
-def _fitting_seconds(rows: Sequence[PlanRow]) -> float:
-    """Runs that share their models fit them once."""
+def _fitting_seconds(rows: Sequence[PlanRow]) -> float | None:
+    """Runs that share their models fit them once. None where it is not known of some."""
     seconds: dict[str, float] = {}
     for row in rows:
         for cell in row.unfinished if row.cost else ():
             assert row.cost
+            if row.cost.fitting_seconds is None:
+                return None
             name = models_key(cell.source.name, cell.config(), cell.seed) or cell.name
             seconds[name] = max(seconds.get(name, 0.0), row.cost.fitting_seconds)
     return sum(seconds.values())
