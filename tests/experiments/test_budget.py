@@ -18,8 +18,8 @@ from pspo.experiments import budget
 from pspo.experiments.budget import (
     FILE_NAME,
     MeasuredCost,
-    budget_facts,
     cost_of,
+    describe_budget,
     read_costs,
     sizes_of,
     with_iterations,
@@ -57,7 +57,7 @@ def test_cells_have_the_iterations_that_their_costs_allow(tmp_path):
     assert [cell.run for cell in fixed] == [cell.run for cell in found]
     assert fixed[0].run.parent.name == "td3bc-laptop-5min"
     assert [cell.request().settings["steps"] for cell in fixed] == [300_000, 13_500] * 2
-    facts = budget_facts(fixed, 5.0, costs)
+    facts = describe_budget(fixed, 5.0, costs)
     assert facts["minutes"] == 5.0
     assert [(run["method"], run["steps"]) for run in facts["runs"]] == [("td3bc", 300_000), ("rambo", 13_500)]
 

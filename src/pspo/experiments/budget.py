@@ -80,8 +80,8 @@ def read_costs(root: Path) -> list[MeasuredCost]:
 
 def cost_of(costs: Sequence[MeasuredCost], cell: GridCell) -> MeasuredCost | None:
     sizes = sizes_of(cell.config())
-    found = (c for c in costs if (c.algo, c.task, c.sizes) == (cell.algo, cell.source.task, sizes))
-    return next(found, None)
+    matches = (c for c in costs if (c.algo, c.task, c.sizes) == (cell.algo, cell.source.task, sizes))
+    return next(matches, None)
 
 
 def require_budget(minutes: float, settings: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ def _with_iterations(cell: GridCell, minutes: float, cost: MeasuredCost | None) 
 
 
 def measure_costs(root: Path, cells: Sequence[GridCell], threads: int, message: Callable[[str], None]) -> None:
-    """Measure what is not known yet, each in a process of its own, and keep it beside the runs."""
+    """Measure what is not known yet, each in a new process, and keep it beside the runs."""
     costs = read_costs(root)
     for cell in cells:
         if cost_of(costs, cell) is not None:
@@ -165,7 +165,7 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def budget_facts(cells: Sequence[GridCell], minutes: float, costs: Sequence[MeasuredCost]) -> dict[str, Any]:
+def describe_budget(cells: Sequence[GridCell], minutes: float, costs: Sequence[MeasuredCost]) -> dict[str, Any]:
     """For results.json: the budget, and what it bought on each dataset."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for cell in cells:

@@ -18,7 +18,7 @@ from pspo.core.config import setting_word
 from pspo.core.errors import UserError
 from pspo.envs.task import require_episodes
 from pspo.experiments.backends.processes import ProcessBackend
-from pspo.experiments.budget import budget_facts, measure_costs, read_costs, require_budget, with_iterations
+from pspo.experiments.budget import describe_budget, measure_costs, read_costs, require_budget, with_iterations
 from pspo.experiments.cells import GridCell, expand, resolve
 from pspo.experiments.declarations import get_experiment
 from pspo.experiments.grid import check_cells, collect_results, run_cells
@@ -145,7 +145,7 @@ def run_experiment(
         measure_costs(request.out, request.grid(), request.threads, monitor.message)
     cells = request.cells(absolute=backend.remote)
     if request.minutes is not None:
-        budget = budget_facts(cells, request.minutes, read_costs(request.out))
+        budget = describe_budget(cells, request.minutes, read_costs(request.out))
     experiment, folder = get_experiment(request.name), request.folder
     failures: dict[str, str] = {}
 
