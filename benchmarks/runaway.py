@@ -81,7 +81,7 @@ def configuration(algo: str, variant: str, name: str, settings: dict[str, str]) 
 def measure(data: Dataset, algo: str, variant: str, seed: int, settings: dict[str, str]) -> dict[str, Any]:
     """One run, and Q along rollouts at its end."""
     algorithm, config = get_algorithm(algo), configuration(algo, variant, data.name, settings)
-    setup, _ = algorithm.prepare(config, data, seed, silent)
+    setup: Any = algorithm.prepare(config, data, seed, silent)[0]
     highest = float(setup.range.reward_high)
     if variant == "free-rewards":
         free = setup.range._replace(reward_low=np.float32(-np.inf), reward_high=np.float32(np.inf))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pspo.algorithms import bc, rambo
+from pspo.algorithms import bc, get_algorithm, rambo
 from pspo.algorithms.registry import preset
 from pspo.cli.main import main
 from pspo.core.config import build
@@ -187,7 +187,7 @@ def test_costs_are_seconds_of_the_processor(monkeypatch):
 
     monkeypatch.setattr(training_cost, "_seconds", seconds)
     config = build(bc.Config, preset("bc", "smoke", None))
-    training_cost.iteration_cost(bc, config, training_cost.Shape(500, 3, 1))
+    training_cost.iteration_cost(get_algorithm("bc"), config, training_cost.Shape(500, 3, 1))
     assert clocks == [time.process_time] * 2
 
 
@@ -196,7 +196,9 @@ def test_chunks_are_timed_as_later_ones_are():
     shape = training_cost.Shape(500, 3, 1)
     few, many = (
         training_cost.iteration_cost(
-            rambo, build(rambo.Config, preset("rambo", "smoke", None) | {"adversary_steps": count}), shape
+            get_algorithm("rambo"),
+            build(rambo.Config, preset("rambo", "smoke", None) | {"adversary_steps": count}),
+            shape,
         )
         for count in (5, 100)
     )
