@@ -95,7 +95,9 @@ class Config(BatchConfig):
     critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of the critics."""
     actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
-    """Learning rate of actor, temperature and VAE."""
+    """Learning rate of actor and VAE."""
+    alpha_lr: Annotated[float, Bounds(0.0, 1.0)] = 0.0
+    """Learning rate of the temperature; 0 takes the actor's."""
     target_tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target critics."""
     vae: VAEConfig = field(default_factory=VAEConfig)
@@ -171,7 +173,8 @@ def optimiser(config: Config) -> optax.GradientTransformation:
         actor = optax.piecewise_constant_schedule(
             config.cloning_lr, {config.cloning_steps: config.actor_lr / config.cloning_lr}
         )
-    return adam_by_part(Params(actor, config.critic_lr, config.actor_lr, config.actor_lr))  # pyright: ignore[reportArgumentType]
+    alpha_lr = config.alpha_lr or config.actor_lr
+    return adam_by_part(Params(actor, config.critic_lr, alpha_lr, config.actor_lr))  # pyright: ignore[reportArgumentType]
 
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
