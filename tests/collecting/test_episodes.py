@@ -237,7 +237,7 @@ def test_damaged_episodes_are_reported_and_run_again(policy: Path, tmp_path: Pat
     part.write_bytes(part.read_bytes()[:-20])
     messages: list[str] = []
     collect("hopper-tiny", out, transitions=ROWS, seed=0, policies=[policy], reporter=Reporter(message=messages.append))
-    assert any("played again" in text for text in messages)
+    assert any("simulated again" in text for text in messages)
     collect("hopper-tiny", tmp_path / "b.hdf5", transitions=ROWS, seed=0, policies=[policy])
     assert out.read_bytes() == (tmp_path / "b.hdf5").read_bytes()
 

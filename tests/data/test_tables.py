@@ -124,7 +124,7 @@ def test_a_column_called_done_counts_as_terminals_with_a_note() -> None:
 def test_an_episode_in_two_pieces_is_refused() -> None:
     message = refusal(pa.table({**ROW, "episode": ["a", "b", "a", "a"], "done": [1, 1, 0, 1]}))
     assert "row 2 returns to episode a" in message
-    assert "nothing at row 1" in refusal(pa.table({**ROW, "episode": ["a", None, "a", "a"]}))
+    assert "is empty at row 1" in refusal(pa.table({**ROW, "episode": ["a", None, "a", "a"]}))
     assert "cannot number episodes" in refusal(pa.table({**ROW, "episode": [[1], [1], [2], [2]]}))
 
 

@@ -139,7 +139,7 @@ def test_a_row_of_the_hold_out_is_not_inspected_by_mistake(trained: Path) -> Non
         assert main(["inspect", str(trained / "run"), "--row", str(row), "--quiet"]) == 2
     message = " ".join(printed.getvalue().split())
     assert f"row {row} of 'storage' is in the hold-out" in message
-    assert "name the whole data with --data" in message
+    assert "give the whole dataset with --data" in message
 
 
 def test_training_arrays_and_names_give_the_same_actions(trained: Path, record: pa.Table) -> None:

@@ -97,7 +97,7 @@ def test_a_dataset_goes_by_name_and_needs_the_same_encoder(fitted: OfflinePolicy
     with pytest.raises(UserError, match="lacks 'obs_level'"):
         fitted.predict(narrow)
     texts = pspo.load_dataset(frame.assign(obs_flow=np.where(frame["obs_flow"] > 0, "up", "down")))
-    with pytest.raises(UserError, match="encoded otherwise"):
+    with pytest.raises(UserError, match="was not encoded as the data of the run"):
         fitted.predict(texts)
 
 

@@ -53,6 +53,8 @@ def without_mask(values: Any) -> Any:
     if values.dtype.kind in "biuf":
         hidden = np.ma.getmaskarray(values)
         return np.where(hidden, np.nan, values.data.astype(np.float64)) if hidden.any() else values.data
+    if values.dtype.kind in "mM":  # as objects, nanoseconds would be plain whole numbers
+        return np.where(np.ma.getmaskarray(values), np.array("NaT", values.dtype), values.data)
     shown = np.array(values.data, dtype=object)
     shown[np.ma.getmaskarray(values)] = None
     return shown

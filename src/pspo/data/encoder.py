@@ -45,13 +45,13 @@ class EncodedColumn:
     fill: float | None = None  # a missing number or time counts as this; None: none was missing
     categories: tuple[str, ...] = ()
     cyclic: tuple[str, ...] = ()  # of a time: names in CYCLES
-    zone: bool = False  # of a time: whether the data name time zones; the clock is UTC then, else the data's own
+    zone: bool | None = None  # of a time: whether the data name time zones (the clock is UTC then); None: not known
     other: int = 0  # rows of the dataset with a value that is not among the categories
 
     def __post_init__(self) -> None:
         """Raises ValueError, as a file may hold anything."""
         numbers = (self.offset, 0.0 if self.fill is None else self.fill)
-        if not isinstance(self.name, str) or self.kind not in KINDS or not isinstance(self.zone, bool):
+        if not isinstance(self.name, str) or self.kind not in KINDS or self.zone not in (None, True, False):
             raise ValueError(f"a column is {self.name!r} of kind {self.kind!r}")
         if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers) or type(self.other) is not int:
             raise ValueError(f"a number of column '{self.name}' is not finite")

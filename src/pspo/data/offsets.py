@@ -145,7 +145,7 @@ def lost_notes(offset: np.ndarray | None, obs: Any, next_obs: Any = None, names:
     for c in large_columns(*parts).tolist():
         columns = [part[:, c].astype(np.float64) for part in parts]
         shift = 0.0 if offset is None or len(offset) != parts[0].shape[1] else float(offset[c])
-        notes += lost_note(repr(names[c]) if names else str(c), shift, *columns)
+        notes += lost_note(repr(names[c]) if c < len(names) else str(c), shift, *columns)
     return notes
 
 

@@ -73,7 +73,7 @@ def _texts(values: Any) -> np.ndarray:
     return np.vectorize(category_text, otypes=[object])(array) if array.size else array.astype(object)
 
 
-def as_seconds(name: str, values: Any, zone: bool) -> np.ndarray:
+def as_seconds(name: str, values: Any, zone: bool | None) -> np.ndarray:
     """Seconds since 1970: from dates, times, ISO texts, or numbers, which are seconds already.
 
     `zone`: whether the times of the dataset name a time zone. Others are refused: their hours would be different ones.
@@ -98,7 +98,9 @@ def _names_zone(values: Any) -> bool:
     return getattr(kind, "tz", None) is not None or getattr(kind, "time_zone", None) is not None
 
 
-def _require_zone(name: str, value: Any, has_zone: bool, zone: bool) -> None:
+def _require_zone(name: str, value: Any, has_zone: bool, zone: bool | None) -> None:
+    if zone is None:
+        return  # a run of an earlier version, which did not note it
     if has_zone and not zone:
         raise UserError(
             f"'{name}' holds {value}, with a time zone, and the data had none: give the time on their clock."
@@ -115,7 +117,7 @@ def _seconds_of_datetime64(array: np.ndarray) -> np.ndarray:
     return np.where(np.isnat(fine), np.nan, fine.astype(np.int64) / 1e6)
 
 
-def _seconds(name: str, value: Any, zone: bool) -> float:
+def _seconds(name: str, value: Any, zone: bool | None) -> float:
     if is_missing(value) or value == "":
         return np.nan
     if isinstance(value, int | float | np.number):

@@ -34,11 +34,20 @@ from pspo.training.loop import compile_chunk
 
 ITERATIONS = 10  # per call of a compiled loop
 LONG_ITERATIONS = ("morel",)  # where an iteration is a whole batch of episodes: one per call
-AT_CHUNK_START = {"starts": 500, "adversary_steps": 5}
+AT_CHUNK_START = {"starts": 500, "adversary_steps": 5, "value_rollouts": 256}
 """Settings that size the work at the start of a chunk, and how much of it is timed: the cost is proportional."""
 SIZES = (
     *("width", "depth", "batch", "critics", "samples", "action_samples", "active", "next_pairs", "candidates", "paths"),
-    *("starts", "rollout_horizon", "chunk", "adversary_steps", "model.pool", "model.width", "model.depth"),
+    *(
+        "starts",
+        "rollout_horizon",
+        "value_rollouts",
+        "chunk",
+        "adversary_steps",
+        "model.pool",
+        "model.width",
+        "model.depth",
+    ),
 )
 """Settings that an iteration's cost depends on: the result keeps these."""
 # The size of D4RL's Hopper with the networks of the offline model-based literature. `depth` counts hidden layers.
@@ -127,9 +136,10 @@ def _measure(machine: Machine, algo: str, dataset: Dataset, preset_name: str) ->
     if _is_model_based(algo) and "cloning_steps" in settings:
         config = dataclasses.replace(config, cloning_steps=1)  # before the first iteration, and not timed
         settings = flatten(config)
-    least = {name: 1 for name in AT_CHUNK_START if name in settings}
+    least = {name: 1 for name in AT_CHUNK_START if settings.get(name)}
+    short = {"rollout_horizon": 1} if "value_rollouts" in least else {}  # one step of one rollout: next to nothing
     length = 1 if algo in LONG_ITERATIONS else ITERATIONS
-    work, policy = _iterations(algo, dataset, dataclasses.replace(config, **least), length)
+    work, policy = _iterations(algo, dataset, dataclasses.replace(config, **least | short), length)
     step = machine.measure({algo: work}, per_call=length)[algo].seconds
     starts = {name: _chunk_start(machine, algo, dataset, config, least, name) for name in least}
     action = machine.measure({algo: partial(policy, dataset.obs[0])})[algo].seconds

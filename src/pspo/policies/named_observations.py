@@ -59,6 +59,7 @@ def raw_columns(obs: Any, encoder: Encoder, what: str = "the observation") -> li
     elif columns is not None:
         raise UserError(NO_NAMES)
     else:
+        obs = without_mask(obs)
         array = np.asarray(obs, dtype=object if encoder.takes_texts and not isinstance(obs, np.ndarray) else None)
         if array.ndim == 0 or array.shape[-1] != len(names):
             raise UserError(f"an observation has {len(names)} values, not shape {array.shape}.")

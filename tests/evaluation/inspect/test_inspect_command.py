@@ -115,7 +115,7 @@ def test_a_state_by_name_is_the_same_state_in_any_order(inspected) -> None:
     named = {"heat": 30.0, "speed": 1.5, "load": -2.0}
     for state in ("speed=1.5,load=-2,heat=30", " heat = 30, load=-2 ,speed=1.5", named, pd.DataFrame([named])):
         np.testing.assert_array_equal(make_query(data, None, state, None).obs, by_position)
-    with pytest.raises(UserError, match="knows no names"):
+    with pytest.raises(UserError, match="has no names for its columns"):
         make_query(dataclasses.replace(data, obs_names=()), None, named, None)
 
 

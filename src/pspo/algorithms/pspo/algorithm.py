@@ -62,7 +62,7 @@ from pspo.nets.categorical import CategoricalPolicy
 from pspo.nets.mlp import MLP, mlp, mlp_stack, moving_average
 
 HEADLINE = ("posterior_entropy", "kl_mu", "critic_loss")
-UNUSED_IF_DISCRETE = ("action_samples", "improvement", "reference.components")
+UNUSED_IF_DISCRETE = ("action_samples", "improvement", "reference.components", "value_rollouts")
 LOG_LAMBDA_RANGE = (math.log(1e-5), math.log(1e3))
 REWARD_RANGE = (0.001, 0.999)  # quantiles: one freak reward should not widen the range of all values
 F_SCALE_RATE = 0.02  # the running standard deviation of F forgets its start within some hundred iterations

@@ -48,7 +48,7 @@ class Config(LoopConfig):
     real_batch: Annotated[int, Bounds(1, 65536)] = 128
     """Transitions of the dataset per iteration."""
     synthetic_batch: Annotated[int, Bounds(1, 65536)] = 128
-    """Persistent rollouts; each advances one step per iteration and gives one transition."""
+    """Synthetic transitions per iteration: one of each persistent rollout, which advances, or of `value_rollouts`."""
     rollout_horizon: Annotated[int, Bounds(1, 1_000_000)] = 20
     """Steps after which a rollout restarts from a state of the dataset, and length of `value_rollouts`."""
     visited: Annotated[int, Bounds(0, 100_000_000)] = 0

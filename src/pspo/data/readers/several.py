@@ -16,6 +16,7 @@ from typing import Any
 from pspo.core.column_names import listed
 from pspo.core.errors import UserError
 from pspo.data.columns import Columns, choose, natural_key, without_ignored
+from pspo.data.d4rl_layout import OWN_COLUMNS
 from pspo.data.encode_arrays import FIT, Encoding
 from pspo.data.readers.csv import csv_table
 from pspo.data.readers.file_checks import naming
@@ -102,8 +103,15 @@ def joined(tables: Sequence[Table], labels: Sequence[str], columns: Columns) -> 
         files=files,
         wide_batches=partial(batches, wide=True),
         kind=kind,
-        labels={"notes": notes} if notes else {},
+        labels=({"notes": notes} if notes else {}) | _own_columns(tables),
     )
+
+
+def _own_columns(tables: Sequence[Table]) -> dict[str, Any]:
+    """Columns that pspo itself wrote, and that all files have."""
+    first, *others = (table.labels.get(OWN_COLUMNS, []) for table in tables)
+    shared = [name for name in first if all(name in other for other in others)]
+    return {OWN_COLUMNS: shared} if shared else {}
 
 
 def _require_same_columns(tables: Sequence[Table], labels: Sequence[str], columns: Columns) -> list[str]:

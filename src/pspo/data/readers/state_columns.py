@@ -96,10 +96,10 @@ class StateColumns:
             if self.zones.setdefault(name, zone) != zone:
                 raise UserError(f"some files name time zones in column '{name}' and others do not: write all alike.")
 
-    def require_zones(self, names: Sequence[str], encoder: Encoder) -> None:
+    def require_zones(self, names: Sequence[str], encoder: Encoder, widths: Mapping[str, int]) -> None:
         """Times of another clock than those of an encoder would be other hours without anybody noticing."""
-        for name, column in zip(names, encoder.columns, strict=False):
-            if column.kind == "time" and self.zones.get(name, column.zone) != column.zone:
+        for name, column in _columns_of(names, encoder, lambda name: widths.get(name, 1)) or ():
+            if column.kind == "time" and column.zone is not None and self.zones.get(name, column.zone) != column.zone:
                 these, those = ("name no time zone", "do") if column.zone else ("name a time zone", "do not")
                 raise UserError(
                     f"the times of column '{name}' {these}, and those of the data of the run {those}: convert them."

@@ -280,7 +280,7 @@ def _encode(
         plain = [c.offset for c, name in zip(encoding.columns, raw, strict=True) if name in widths]
         to.encoding_notes += subtract_offsets(numbers, cells, read, np.array(plain))[1]
         to.encoder = encoding
-        to.states.require_zones(chosen["obs"], encoding)
+        to.states.require_zones(chosen["obs"], encoding, widths)
         to.encoding_notes += to.states.unseen(chosen["obs"], encoding, widths)
     else:
         (offset, notes), known = subtract_offsets(numbers, cells, read), to.has_next_state[:rows]

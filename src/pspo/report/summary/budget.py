@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pspo.report.markup import number
 from pspo.report.records import Results
 from pspo.report.summary.queries import label
 from pspo.report.summary.section import Cell, Column, ReportTable, Section, measured
@@ -41,7 +40,7 @@ def _datasets(results: Results, datasets: list[str]) -> str:
 def _words(results: Results) -> str:
     minutes = results.budget["minutes"]
     return (
-        f"Every run has {number(minutes, 1).removesuffix('.0')} minutes of one core, beyond the models that runs "
-        "share and without its evaluations. The iterations were fixed before the runs, from these costs, measured in "
+        f"Every run has {minutes:g} minutes of one core, beyond the models that runs share "
+        " and without its evaluations. The iterations were fixed before the runs, from these costs, measured in "
         "seconds of processor time."
     )
