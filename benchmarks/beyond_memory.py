@@ -118,7 +118,7 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 
 def _in_process(gib: float, *words: object) -> dict[str, Any]:
-    """What this module prints as JSON in a process of its own."""
+    """What this module prints as JSON, in its own process."""
     environment = os.environ | {"PSPO_MEMORY": str(gib), "NPROC": os.environ.get("NPROC", "1")}
     command = [sys.executable, "-m", "benchmarks.beyond_memory", *map(str, words)]
     output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout

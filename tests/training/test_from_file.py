@@ -98,3 +98,11 @@ def test_a_file_that_changes_stops_the_run(path: Path, tmp_path: Path, monkeypat
 
     with pytest.raises(UserError, match="has changed while its rows were in use"):
         train(path, "bc", "smoke", out=tmp_path / "run", settings=SETTINGS, monitor=Monitor(change, SILENT.message))
+
+
+def test_batches_that_do_not_fit_are_refused(path: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PSPO_MEMORY", LITTLE)
+    large = SETTINGS | {"batch": 1000}
+    with pytest.raises(UserError, match=r"batches of one chunk of iterations take .* lower chunk or batch\."):
+        train(path, "bc", "smoke", out=tmp_path / "run", settings=large, monitor=SILENT)
+    assert not (tmp_path / "run").exists()

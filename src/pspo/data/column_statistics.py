@@ -5,8 +5,8 @@ The numbers are those of `mean` and `std` on the whole tables, bit for bit, as t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,11 +31,17 @@ Table = tuple[np.ndarray, np.ndarray | None]
 def column_statistics(*tables: Table) -> ColumnStatistics:
     """Of tables with the same columns, as if they stood below each other."""
     count = sum(len(table) if counts is None else int(counts.sum()) for table, counts in tables)
-    mean = _sum(tables, lambda block: block.astype(np.float64)) / count
-    variance = _sum(tables, lambda block: np.square(block - mean)) / count
-    low = np.minimum.reduce([block.min(axis=0) for block in _blocks(tables)])
-    high = np.maximum.reduce([block.max(axis=0) for block in _blocks(tables)])
-    return ColumnStatistics(mean, np.sqrt(variance), low, high)
+    total: Any = None
+    lows, highs = [], []
+    for block in _blocks(tables):
+        total = _add(total, block.astype(np.float64))
+        lows.append(block.min(axis=0))
+        highs.append(block.max(axis=0))
+    mean = total / count
+    squares: Any = None
+    for block in _blocks(tables):
+        squares = _add(squares, np.square(block - mean))
+    return ColumnStatistics(mean, np.sqrt(squares / count), np.minimum.reduce(lows), np.maximum.reduce(highs))
 
 
 def distinct_values(tables: tuple[Table, ...], column: int, most: int) -> np.ndarray | None:
@@ -50,14 +56,9 @@ def distinct_values(tables: tuple[Table, ...], column: int, most: int) -> np.nda
     return values
 
 
-def _sum(tables: tuple[Table, ...], terms: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    total = None
-    for block in _blocks(tables):
-        summands = terms(block)
-        # Not the sum of the blocks' sums, which would be rounded otherwise.
-        total = summands.sum(axis=0) if total is None else np.concatenate([total[None], summands]).sum(axis=0)
-    assert total is not None, "a dataset has rows"
-    return total
+def _add(total: Any, rows: np.ndarray) -> Any:
+    """Not the sum of the blocks' sums, which would be rounded otherwise."""
+    return rows.sum(axis=0) if total is None else np.concatenate([total[None], rows]).sum(axis=0)
 
 
 def _blocks(tables: tuple[Table, ...]) -> Iterator[np.ndarray]:

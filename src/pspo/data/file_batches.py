@@ -7,6 +7,7 @@ of rows, for a whole chunk of iterations; those rows are then read from the file
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,14 @@ import jax
 import numpy as np
 from jax import Array
 
+from pspo.core.errors import UserError
+from pspo.core.memory import memory_limit
 from pspo.data.batches import DeviceDataset, Transitions, scaled_rewards, unit_actions
 from pspo.data.dataset import Dataset
 from pspo.data.mapped import read_rows
 from pspo.data.normalise import Normaliser
+
+COPIES = 3  # of the rows that are read: from the file, in other units, on the device
 
 
 @jax.tree_util.register_static
@@ -65,6 +70,7 @@ class FileBatches:
         if (file := self.dataset.mapped_file) is not None:
             file.require_unchanged()
         leaves, structure = jax.tree.flatten(drawn, is_leaf=_is_picked)
+        self._require_memory(leaf for leaf in leaves if _is_picked(leaf))
         parts: dict[str, np.ndarray] = {}
         for name in Transitions._fields:
             same = [i for i, leaf in enumerate(leaves) if _is_picked(leaf) and leaf.name == name]
@@ -80,6 +86,14 @@ class FileBatches:
             for i, part, where in zip(same, picked, np.split(index, ends), strict=True):
                 leaves[i] = PickedRows(where.reshape(part.shape), name)
         return jax.tree.unflatten(structure, leaves), parts
+
+    def _require_memory(self, picked: Iterable[PickedRows]) -> None:
+        size = sum(leaf.rows.size * getattr(self.dataset, leaf.name)[:1].nbytes for leaf in picked)
+        if COPIES * size > (limit := memory_limit()):
+            raise UserError(
+                f"the batches of one chunk of iterations take {size / 2**30:,.1f} GiB, and reading them {COPIES} times "
+                f"that, where this process may use {limit / 2**30:,.1f} GiB of memory: lower chunk or batch."
+            )
 
     def _read(self, name: str, rows: np.ndarray) -> np.ndarray:
         """Rows in ascending order, in the units that networks take."""
