@@ -43,7 +43,7 @@ class FileColumns:
 class PickedRows:
     """Some rows of a part."""
 
-    rows: Array
+    rows: Array | np.ndarray
     name: str
 
 

@@ -42,7 +42,7 @@ def _is_plain(file: Any, name: str) -> bool:
         and stored.dtype == FLOAT32
         and not stored.external
         and not stored.is_virtual
-        and stored.size > 0
+        and bool(stored.size)
         and stored.id.get_offset() is not None  # which it is in chunks, compressed ones among them
     )
 
