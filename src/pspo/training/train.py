@@ -118,7 +118,7 @@ def train(
         try:
             return _work(run, algorithm, config, data, lambda: held_out, monitor)
         except UserError:
-            if not (run.path / "metrics.jsonl").exists():
+            if not run.metrics():
                 discard(run)  # refused before the first step: there is nothing to resume
             raise
 
