@@ -4,8 +4,9 @@
     python -m benchmarks.fingerprints check         # exit code 1 if anything differs from what was recorded
 
 For all 15 algorithms the policy after `pspo train liquidation --preset smoke --seed 3`; then one `pspo ope --json`, one
-`pspo select --json` and one exported ONNX graph. Digests hold on one machine with one set of packages: record them
-before a change, check them after it.
+`pspo select --json` and one exported ONNX graph. Digests hold on one kind of processor with one set of packages: record
+them before a change, check them after it. Elsewhere, run both versions: `PYTHONPATH=OLD/src` takes the code of another
+work tree.
 """
 
 from __future__ import annotations
@@ -68,9 +69,24 @@ def fingerprints(folder: Path) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
+    """What digests depend on besides the code."""
     from importlib.metadata import version
 
-    return {name: version(name) for name in ("jax", "jaxlib", "numpy", "equinox", "optax")}
+    packages = {name: version(name) for name in ("jax", "jaxlib", "numpy", "equinox", "optax")}
+    return packages | {"processor": processor()}
+
+
+def processor() -> str:
+    """Name, family and model; empty where the system does not tell."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().split("\n\n")[0].splitlines() if cpuinfo.exists() else []
+    known = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return " ".join(known[name] for name in ("model name", "cpu family", "model") if name in known)
+
+
+def differences(recorded: dict[str, str], digests: dict[str, str]) -> list[str]:
+    """Names of what differs, or is on one side only."""
+    return sorted(name for name in recorded | digests if recorded.get(name) != digests.get(name))
 
 
 def main() -> int:
@@ -83,9 +99,9 @@ def main() -> int:
         FILE.write_text(json.dumps({"versions": versions(), "digests": digests}, indent=2) + "\n")
         return 0
     kept = json.loads(FILE.read_text())
-    different = sorted(name for name in kept["digests"] | digests if kept["digests"].get(name) != digests.get(name))
-    if kept["versions"] != versions():
-        print(f"recorded with other packages: {kept['versions']}; here {versions()}", file=sys.stderr)
+    different = differences(kept["digests"], digests)
+    if others := differences(kept["versions"], versions()):
+        print(f"recorded with another {', '.join(others)}: some digests may differ for that alone", file=sys.stderr)
     print(
         f"{len(digests) - len(different)} of {len(digests)} equal"
         + "".join(f"\ndifferent: {name}" for name in different)

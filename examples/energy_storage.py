@@ -160,11 +160,11 @@ def seen(state: State, random: np.random.Generator) -> dict[str, np.ndarray]:
     }
 
 
-def record(days: int = DAYS, seed: int = 0) -> Any:
+def record(days: int = DAYS, seed: int = 0, first_day: np.datetime64 = FIRST_DAY) -> Any:
     """The year as an Arrow table, a row per site and hour, in no order."""
     import pyarrow as pa
 
-    dates, site = all_days(dates=FIRST_DAY + np.arange(days))
+    dates, site = all_days(dates=first_day + np.arange(days))
     random = np.random.default_rng([seed, 2])
     parts = []
     for state, power, profit in simulate(rule_with_noise, dates, site, seed):

@@ -41,6 +41,14 @@ BANNED = {
     "weighed": "posterior, backup",
     "world": "env",
 }
+BANNED_CLASSES = {
+    "Learned": "Params",
+    "Log": "DeviceDataset",
+    "Parts": "Setup",
+    "Rows": "Transitions",
+    "Seen": "StateQuery",
+}
+"""Names of classes in version 0.1 whose words are right elsewhere."""
 IN_MEMORY = ("algorithms", "collecting", "dynamics")
 """Packages that see transitions, and no file: there is no row in them."""
 OF_A_TABLE = {"algorithms/registry.py", "algorithms/sharing.py", "collecting/store.py"}  # of algorithms, of a file
@@ -72,6 +80,8 @@ def banned_names(name: str, tree: ast.Module) -> list[str]:
     for line, identifier in defined(tree):
         if name in OLD_IN and identifier in OLD:
             continue
+        if instead := BANNED_CLASSES.get(identifier):
+            problems.append(f"{name}:{line} {identifier}: say {instead}")
         for word in re.findall(r"[A-Z]?[a-z]+", identifier):
             if instead := banned.get(word.lower()):
                 problems.append(f"{name}:{line} {identifier}: say {instead}")
@@ -135,6 +145,7 @@ def test_planted_names_are_reported() -> None:
     tree = ast.parse("def judge(world, *, found): pass\nclass Seen: pass\nlearned_centre = 1")
     assert [problem.split(":")[1] for problem in banned_names("x.py", tree)] == [
         "1 judge",
+        "2 Seen",
         "3 learned_centre",
         "1 world",
         "1 found",

@@ -69,7 +69,7 @@ LEARNERS = {
         one_program=True,
     ),
     "bc": Learner({"lr": 3e-3}, {"lr": 0.0}, 0.95, one_program=True),
-    "td3bc": Learner(QUICK | {"alpha": 0.5}, {"imitation": 0.0}, 1.2, one_program=True),
+    "td3bc": Learner(QUICK | {"alpha": 0.5}, {"alpha": 1e4}, 1.2, one_program=True),
     "iql": Learner(QUICK | {"temperature": 20.0}, {"temperature": 0.0}, 1.2, one_program=True),
     "dmg": Learner(QUICK | {"imitation": 2.0}, {"imitation": 0.0}, 1.2, one_program=True),
     "oraac": Learner(

@@ -31,8 +31,8 @@ EPQ = epq.Params(*(jnp.zeros(1) for _ in epq.Params._fields))
 
 @pytest.mark.parametrize(
     ("module", "optimiser", "params"),
-    [(mopo, model_based.optimiser, SAC), (cql, cql.optimiser, CQL)],
-    ids=["mopo", "cql"],
+    [(mopo, model_based.optimiser, SAC), (cql, cql.optimiser, CQL), (epq, epq.optimiser, EPQ)],
+    ids=["mopo", "cql", "epq"],
 )
 def test_temperature_has_its_own_rate_or_the_actors(module: Any, optimiser: Any, params: Any) -> None:
     rates = {"actor_lr": 1e-4, "critic_lr": 1e-3}

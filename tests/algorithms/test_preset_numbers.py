@@ -146,6 +146,7 @@ ONE_RATE = {"actor_lr": 3e-4, "critic_lr": 3e-4}
 TABLES = [
     everywhere("cql", BOTH, gap_limit=0.0, gamma=0.99, tau=0.005, critic_lr=3e-4),
     everywhere("cql", ("laptop",), conservatism=10.0, actor_lr=1e-4, samples=10, depth=3, batch=256, **RAW),  # d3rlpy's
+    everywhere("cql", ("laptop",), cloning_steps=0),
     everywhere(
         "cql",
         ("paper",),
@@ -160,7 +161,7 @@ TABLES = [
     ),
     everywhere("iql", BOTH, expectile=0.7, temperature=3.0, weight_max=100.0, rewards="range", **ONE_RATE),
     everywhere("iql", ("paper",), **STANDARDISED | {"states": "raw", "rewards": "range"}),
-    everywhere("td3bc", BOTH, alpha=2.5, imitation=1.0, noise=0.2, noise_clip=0.5, actor_period=2, **ONE_RATE),
+    everywhere("td3bc", BOTH, alpha=2.5, noise=0.2, noise_clip=0.5, actor_period=2, **ONE_RATE),
     everywhere("td3bc", ("paper",), **STANDARDISED),
     everywhere("dmg", BOTH, mixture=0.25, expectile=0.7, temperature=3.0, weight_max=3.0, **ONE_RATE),
     everywhere("dmg", BOTH, noise=0.2, noise_clip=0.5, actor_period=2),
@@ -176,12 +177,14 @@ TABLES = [
     everywhere("epq", ("paper",), width=256, depth=3, batch=512, steps=3_000_000, cloning_steps=10_000),
     everywhere("epq", ("paper",), states="raw", rewards="raw", gamma=0.99, target_tau=0.005),
     Table("epq", ("laptop",), "support_threshold epsilon zeta c_min logsum", {d: row[:5] for d, row in EPQ.items()}),
+    everywhere("epq", ("laptop",), states="zscore", cloning_steps=10_000, cloning_lr=1e-3, target_tau=0.02),
     everywhere("epq", ("laptop",), use_q_beta=False),  # far too few steps for it
     Table("epq", ("paper",), "support_threshold epsilon zeta c_min logsum use_q_beta", EPQ),
     Table("combo", BOTH, "rollout_horizon conservatism", COMBO),
-    everywhere("combo", ("laptop",), penalised="mix", depth=3, samples=10),  # the kit's, as are its weights
+    everywhere("combo", BOTH, penalised="mix", depth=3, samples=10),  # the kit's, as are its weights
     everywhere("combo", BOTH, real_ratio=0.5, retain=5, **SAC_RATES),
     Table("rambo", BOTH, "rollout_horizon adversary_weight", RAMBO),
+    everywhere("rambo", ("laptop",), chunk=500, adversary_steps=500, alpha=0.2, cloning_lr=1e-3),  # 1:1, as the authors
     everywhere("rambo", ("paper",), adversary_steps=1000, real_ratio=0.5, retain=5, states="zscore", **SAC_RATES),
     Table("1r2r", BOTH, "cvar_alpha wang_eta rollout_horizon", ONE_RISK),
     everywhere("1r2r", BOTH, candidates=10, real_ratio=0.5),
@@ -189,8 +192,10 @@ TABLES = [
     everywhere("morel", ("laptop",), gamma=0.999, rollout_horizon=700, paths=50),
     Table("adm", BOTH, "model.max_lag rollout_horizon penalty real_ratio alpha", ADM),
     everywhere("pmdb", BOTH, active=10, order=2, kl_target=5.0, explore=0.1),
+    everywhere("pmdb", ("laptop",), tau=0.05, reference_tau=1e-4),  # critics settle before the reference follows
     everywhere("pmdb", ("paper",), reference_tau=1e-5, next_pairs=5, action_samples=20, actor_lr=3e-5),
     Table("mopo", BOTH, "rollout_horizon penalty", MOPO),
+    everywhere("mopo", ("laptop",), actor_decay=True, **SAC_RATES),  # the kit's
     Table("mopo", BOTH, "entropy_goal", {d: (ENTROPY[d.split("-", 1)[0]],) for d in DATASETS}),
 ]
 

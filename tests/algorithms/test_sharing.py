@@ -46,6 +46,6 @@ def test_other_model_settings_or_another_discount_are_not_shared() -> None:
 def test_the_message_says_where_models_come_from_and_who_shares_them() -> None:
     data = DATA["liquidation"]
     text = about_pool("rambo", config_of("rambo", data), "laptop", data, {"cached": True})
-    assert text == "models: 10 networks, found in the cache; the same serve 1r2r"
+    assert text == "models: 10 networks, found in the cache; shared with 1r2r"
     alone = about_pool("rambo", config_of("rambo", data, **{"model.pool": 3}), "laptop", data, {"cached": False})
     assert alone == "models: 3 networks, fitted now, and kept in the cache"

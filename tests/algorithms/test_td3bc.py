@@ -48,7 +48,7 @@ def actor_loss_by_hand(config: Any, actor: Any, critic: Any, size: float | None 
     action = acts(actor, FEATURES)
     q = critics_by_hand(critic, FEATURES, action)[0]
     size = np.abs(q).mean() if size is None else size
-    return -config.alpha / size * q.mean() + config.imitation * ((action - LOGGED) ** 2).sum() / action.size
+    return -config.alpha / size * q.mean() + ((action - LOGGED) ** 2).sum() / action.size
 
 
 class ByHand(NamedTuple):
@@ -111,7 +111,7 @@ def test_the_target_smooths_the_target_actors_action_and_takes_the_smaller_criti
 def test_lambda_takes_the_first_critic_and_imitation_is_a_mean_over_all() -> None:
     state = made_state(td3bc, CONFIG)
     actor, critic = state.params
-    for config in (CONFIG, made_config(td3bc, alpha=0.0), made_config(td3bc, imitation=0.0, alpha=0.7)):
+    for config in (CONFIG, made_config(td3bc, alpha=0.0), made_config(td3bc, alpha=0.7)):
         found = td3bc.actor_loss(config, actor, critic, f32(FEATURES), ROWS.action)
         assert found == pytest.approx(actor_loss_by_hand(config, actor, critic), rel=1e-5)
     q = critics_by_hand(critic, FEATURES, acts(actor, FEATURES))

@@ -227,3 +227,17 @@ def test_bounds_of_a_named_dataset_are_remembered(tmp_path: Path, no_training) -
     assert "--action-low -2 --action-high 2" in " ".join(command(read_contents(run.path)))
     with pytest.raises(UserError, match="2 numbers where the action has 1 columns"):
         library.load_dataset("liquidation", columns={"action_low": [-2, -1], "action_high": 2})
+
+
+@pytest.mark.parametrize("given", ["log.csv", ".", "*.csv", "log.csv,more.csv"])
+def test_convert_does_not_replace_what_it_reads(given: str, table: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    """Its numbers are rounded to float32, and its columns have other names."""
+    content = table.read_bytes()
+    for name in ("log.csv", "more.csv"):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "link.csv").hardlink_to(tmp_path / "more.csv")
+    monkeypatch.chdir(tmp_path)
+    for target in ("log.csv",) if given == "log.csv" else ("log.csv", "link.csv"):
+        assert main(["data", "convert", given, target, *ROLES]) == 2
+        assert f"'{target}' is what is to be converted, and would be lost" in capsys.readouterr().err
+    assert (tmp_path / "log.csv").read_bytes() == (tmp_path / "more.csv").read_bytes() == content

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
@@ -137,6 +137,29 @@ def test_the_bounds_themselves_are_inside() -> None:
 
 
 # Keys and help
+
+
+@dataclass(frozen=True)
+class Fitted:
+    pool: int = 10
+    width: int = 64
+
+
+@dataclass(frozen=True)
+class Learner:
+    required: int
+    model: Fitted = field(default_factory=lambda: Fitted(pool=7))
+
+
+def test_the_default_of_a_nested_field_may_differ_from_that_of_its_class() -> None:
+    assert {name: key.default for name, key in keys(Learner).items() if "." in name} == {
+        "model.pool": 7,
+        "model.width": 64,
+    }
+    assert build(Learner, {"required": 1}) == Learner(1) == Learner(1, Fitted(7, 64))
+    assert build(Learner, {"required": 1, "model.width": 8}).model == Fitted(7, 8)
+    with pytest.raises(TypeError, match="required"):
+        build(Learner, {})
 
 
 def test_keys_have_the_order_of_the_source_and_their_help() -> None:

@@ -49,7 +49,7 @@ def test_a_device_that_jax_cannot_use_is_one_sentence(monkeypatch) -> None:
         compute.require_device()
 
 
-@pytest.mark.parametrize("command", ["ope", "select"])
+@pytest.mark.parametrize("command", ["ope", "select", "inspect"])
 def test_estimates_take_a_device_too(command: str, tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main([command, str(tmp_path / "run"), "--device", "gpu"]) == 2

@@ -19,8 +19,10 @@ from pspo.core.renamed import (
     EPQ,
     METRICS,
     REMOVED,
+    REMOVED_OF,
     SETTINGS,
     STATE,
+    UNUSED_OF,
     VALUES,
     new_array_name,
     new_metrics,
@@ -118,7 +120,18 @@ def test_a_removed_setting_at_another_value_is_refused_in_one_sentence(name: str
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_no_algorithm_has_a_setting_with_a_removed_name(algo: str) -> None:
     """It would be dropped from a stored run."""
-    assert not {name.rpartition(".")[2] for name in keys(get_algorithm(algo).Config)} & set(REMOVED)
+    gone = {*REMOVED, *REMOVED_OF.get(algo, ()), *UNUSED_OF.get(algo, ())}
+    assert not {name.rpartition(".")[2] for name in keys(get_algorithm(algo).Config)} & gone
+
+
+def test_a_setting_is_removed_for_its_own_algorithm_only() -> None:
+    assert new_settings({"imitation": 1.0, "alpha": 2.5}, "td3bc") == {"alpha": 2.5}
+    assert new_settings({"imitation": 1.0}, "dmg") == {"imitation": 1.0}
+    assert build(Outer, {"imitation": "1"}, algo="td3bc") == Outer()
+    with pytest.raises(UserError, match=r"^the setting 'imitation' is gone: it is always 1\.0 now, and not 0; "):
+        build(Outer, {"imitation": 0}, algo="td3bc")
+    with pytest.raises(UserError, match="unknown key 'imitation'"):
+        build(Outer, {"imitation": 1.0}, algo="cql")
 
 
 @pytest.mark.parametrize("name", ["actor_rate", "model.trust", "nonsense"])

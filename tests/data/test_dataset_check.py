@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pspo.core.errors import UserError
@@ -36,6 +36,7 @@ def only(findings: list[Finding]) -> Finding:
 
 
 @given(st.integers(0, 1000))
+@settings(deadline=None)  # the first example imports SciPy, which takes seconds on a busy machine
 def test_clean_data_are_left_in_peace(seed: int) -> None:
     dataset = Dataset(**clean_fields(seed=seed))
     assert check(dataset) == []
@@ -225,3 +226,12 @@ def test_training_is_refused_for_errors_only() -> None:
     fields["reward"][7] = np.nan
     with pytest.raises(UserError, match=r"dataset 'logs' cannot be trained on: reward is nan at row 7"):
         require_trainable(Dataset(**fields, name="logs"))
+
+
+@pytest.mark.parametrize(
+    ("task", "message"), [("hoper", "did you mean 'hopper'"), ("hopper", "name the task that fits, or none")]
+)
+def test_a_task_that_training_would_refuse_is_an_error(task: str, message: str) -> None:
+    data, (finding,) = check_source(clean_d4rl(), task=task)
+    assert (data, finding.level) == (None, "error")
+    assert message in finding.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 import tempfile
 import zipfile
@@ -209,3 +210,28 @@ def test_one_row_of_a_table_is_enough_for_a_new_reader(tmp_path: Path, monkeypat
     assert load.is_name("toy:1")
     with pytest.raises(UserError, match=r"\.h5, \.toy, \.arrow, \.feather\)"):
         load_dataset(__file__)
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_not_the_current_folder(name: str, tmp_path: Path, monkeypatch) -> None:
+    """As of a shell whose variable is not set: `pspo train "$DATA"` must not take the tables that lie around."""
+    (tmp_path / "log.csv").write_text("obs,action,reward,terminal\n" + "1,0.5,1,0\n2,0.25,1,1\n" * 20)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"^the name of the data is empty: give a file"):
+        load_dataset(name)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (gzip.compress(b"obs,action"), "compressed: unpack it"),
+        ("obs,action".encode("utf-16"), "in UTF-16: save it as UTF-8"),
+        (b"PAR1....", "a Parquet file: name it .parquet"),
+        (b"PK\x03\x04....", "a zip archive: unpack it"),
+    ],
+)
+def test_a_csv_that_is_another_format_says_which(content: bytes, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=f"log.csv' is no CSV file but {what}"):
+        load_dataset(path)

@@ -267,3 +267,25 @@ def test_the_offsets_of_a_mixed_encoder_are_in_their_columns() -> None:
     assert encoder.flags.tolist() == [True, True, False, True, False, False, False]
     encoded = encoder.encode([np.array("y", object), np.array(np.nan), np.array(0.0), np.array(1.0)])
     np.testing.assert_allclose(encoded, [0, 1, 1, 1, 0, 1, 3])
+
+
+@pytest.mark.parametrize("form", ["{:,.2f}", "{:.3f}%", "${:.2f}", "{:.2E}"])
+def test_numbers_that_were_written_as_texts_are_no_categories(form: str) -> None:
+    """Of 600 of them a few would become categories, and all others the same row of zeros."""
+    texts = {form.format(1234.5 * number).replace("E", "D"): 2 + 50 * (number == 3) for number in range(1, 600)}
+    with pytest.raises(UserError, match="'x' holds texts that look like numbers, such as '"):
+        fit_category("x", texts)
+    assert fit_category("x", texts, wanted=True).categories
+    assert fit_category("x", texts | {"none": 1}).categories
+
+
+@pytest.mark.parametrize("wanted", [None, "obs_price"])
+def test_categories_that_are_wanted_may_look_like_numbers(wanted: str | None, tmp_path: Path) -> None:
+    table = frame()
+    table["obs_price"] = [f"{row % 40 / 10:.1f}".replace(".", ",") for row in range(ROWS)]
+    path = written(table, tmp_path, "parquet")
+    if wanted is None:
+        with pytest.raises(UserError, match="'obs_price' holds texts that look like numbers"):
+            load_dataset(path)
+    else:
+        assert "obs_price=0,1" in load_dataset(path, columns={"categorical": wanted}).obs_names

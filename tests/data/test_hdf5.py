@@ -171,3 +171,22 @@ def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert [file.name for file in tmp_path.iterdir()] == ["data.hdf5"]
     with pytest.raises(UserError, match=r"ends in \.hdf5"):
         save_hdf5(dataset, tmp_path / "data.npz")
+
+
+@pytest.mark.parametrize("kind", ["references", "lists", "compound"])
+def test_arrays_of_neither_numbers_nor_texts_are_refused(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.hdf5"
+    arrays = clean_d4rl()
+    rows = len(arrays.pop("rewards"))
+    with h5py.File(path, "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
+        if kind == "references":
+            values = np.array([file["actions"].ref] * rows, dtype=object)
+            file.create_dataset("rewards", data=values, dtype=h5py.ref_dtype)
+        elif kind == "lists":
+            file.create_dataset("rewards", (rows,), dtype=h5py.vlen_dtype(np.float64))
+        else:
+            file["rewards"] = np.zeros(rows, [("a", "f4"), ("b", "f4")])
+    with pytest.raises(UserError, match=r"'rewards' holds (references or lists|values of type .*): give real numbers"):
+        load_dataset(path)

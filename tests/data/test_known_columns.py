@@ -59,7 +59,7 @@ def test_numbers_of_a_dataset_become_labels() -> None:
         (
             "liquidation",
             {"obs": "x", "time": "t"},
-            "'liquidation' is no table but has known parts, so obs, time cannot",
+            "'liquidation' has known columns, so obs, time cannot",
         ),
         (WEAR, {"discrete": False}, "the actions of 'wear' are texts .* and no quantity: leave --continuous out"),
         (WEAR, {"mask": "fly: wear >= 1"}, "the mask names the action 'fly'"),

@@ -280,5 +280,5 @@ def test_the_constructor_keeps_every_minute_and_its_names() -> None:
 
 
 def test_a_named_dataset_is_not_read_for_a_run_with_another_encoder() -> None:
-    with pytest.raises(UserError, match="'liquidation' was encoded otherwise than the data of the run"):
+    with pytest.raises(UserError, match="'liquidation' was not encoded as the data of the run"):
         load_dataset("liquidation", size=100, encoder=offset_encoder(np.ones(7)))

@@ -133,12 +133,60 @@ def test_losses_of_a_csv_are_reported() -> None:
     assert "cannot be read" in constant
 
 
-@pytest.mark.parametrize("suffix", [*KEEP_ALL, ".csv"])
-def test_times_are_reported_as_lost(suffix: str) -> None:
-    timed = Dataset(**clean_fields(), row_times=np.arange(60))
-    assert lost_in(timed, f"x{suffix}") == [
-        "the times of the transitions are not stored: of the new file, only episodes can be held out."
-    ]
+TIMES = {
+    "days": np.datetime64("2024-01-01") + np.arange(60),
+    "hours": (np.datetime64("2024-01-01T00:00:00.000001") + np.arange(60) * np.timedelta64(1, "h")),
+    "counts": 10**17 + np.arange(60),  # more digits than a float has
+    "numbers": np.arange(60) / 3,
+}
+
+
+@pytest.mark.parametrize("suffix", KEEP_ALL)
+@pytest.mark.parametrize("times", TIMES.values(), ids=TIMES)
+def test_times_and_the_rewards_of_dropped_rows_are_kept(tmp_path: Path, suffix: str, times: np.ndarray) -> None:
+    last = np.where(clean_fields()["timeout"], np.float32(2.5), np.float32(np.nan))
+    last[-1] = 1.5
+    dataset = Dataset(**clean_fields(), row_times=times, time_name="when", last_reward=last)
+    assert lost_in(dataset, f"x{suffix}") == []
+    result = load_dataset(save_dataset(dataset, tmp_path / f"x{suffix}"))
+    assert result.hash == dataset.hash
+    assert result.notes == dataset.notes
+    assert result.time_name == "when"
+    assert result.row_times is not None
+    assert result.row_times.dtype == times.dtype
+    np.testing.assert_array_equal(result.row_times, times)
+    assert result.last_reward is not None
+    np.testing.assert_array_equal(result.last_reward, last)
+
+
+def test_a_csv_says_that_it_keeps_neither() -> None:
+    last = np.full(60, np.float32(np.nan))
+    last[[10, 59]] = 1.5
+    lost = lost_in(Dataset(**clean_fields(), row_times=np.arange(60), last_reward=last), "x.csv")
+    assert lost[0] == "a CSV keeps no times of the transitions: of the new file, only episodes can be held out."
+    assert "no rewards of last rows without a next state (2 in all)" in lost[1]
+
+
+def test_a_converted_table_has_the_same_returns(tmp_path: Path) -> None:
+    """Episodes that are cut, without next states: their last rows are dropped, and still belong to the returns."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": random.normal(size=60), "u": random.uniform(-1, 1, 60), "r": np.arange(60.0)})
+    frame = frame.assign(id=np.repeat(np.arange(6), 10), t=np.arange(60))
+    columns = {"obs": "x", "action": "u", "reward": "r", "episode": "id", "time": "t"}
+    dataset = load_dataset(frame, columns=columns)
+    for suffix in KEEP_ALL:
+        result = load_dataset(save_dataset(dataset, tmp_path / f"x{suffix}"))
+        np.testing.assert_array_equal(result.logged_rewards()[0], np.arange(60.0))
+        np.testing.assert_array_equal(result.row_times, dataset.row_times)
+
+
+@pytest.mark.parametrize("change", [{"time_unit": "fortnights"}, {"row_times": np.array(["a"] * 60)}])
+def test_times_that_pspo_did_not_write_are_refused(tmp_path: Path, change: dict) -> None:
+    path = save_dataset(Dataset(**clean_fields(), row_times=TIMES["days"]), tmp_path / "x.npz")
+    with np.load(path) as stored:
+        np.savez(path, **{**stored, **change})
+    with pytest.raises(UserError, match="row_times"):
+        load_dataset(path)
 
 
 def test_a_flipped_bit_in_a_parquet_file_is_noticed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`--sql`: rows of a query over tables, which are its view `data`."""
+"""`--sql`: rows of a query over tables, which it calls `data`."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_the_user_has_the_last_word(tmp_path: Path) -> None:
         (["hold", "buy"] * 2, {"discrete": False}, "not a number"),
         ([0.5] * 4, {"discrete": True}, "at least two labels"),
         (list(range(300)), {"discrete": True}, "at most 256"),
-        (["hold", "", "buy", "hold"], {}, "holds nothing at row 1"),
+        (["hold", "", "buy", "hold"], {}, "is empty at row 1"),
         ([0, 1] * 2, {"discrete": "perhaps"}, "give True, False or None"),
         ([0.5, 1.5] * 2, {"mask": "0.5: obs_x > 1"}, "only discrete actions can be masked"),
     ],

@@ -150,5 +150,5 @@ def test_info_check_and_train_say_what_became_of_each_column(folder: Path, capsy
 
 
 def test_a_dataset_that_is_encoded_otherwise_is_refused(folder: Path) -> None:
-    with pytest.raises(UserError, match="was encoded otherwise than the data of the run"):
+    with pytest.raises(UserError, match="was not encoded as the data of the run"):
         pspo.estimate_return(folder / "run", dataset=load_dataset(folder / "later.csv"))

@@ -91,7 +91,7 @@ def test_a_dataset_with_an_unknown_return_shows_nothing() -> None:
     assert result.verdict == "not shown to be better"
     assert result.reasons == [
         "By posterior models it returns 20.5 (90 % interval 20 to 21).",
-        "The dataset's own return is unknown: its episodes were cut before so many steps.",
+        "The dataset's own return is unknown: its episodes were cut before that many steps.",
     ]
 
 

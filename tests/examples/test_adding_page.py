@@ -13,6 +13,7 @@ import pytest
 
 import pspo
 from pspo.algorithms.contract import Extras, missing_names
+from pspo.data.load import describe_source
 from pspo.data.readers.several import TABLE_READERS
 from tests.examples.example_cases import ROOT, registered
 from tests.examples.test_awac import LEARNER
@@ -55,6 +56,7 @@ def test_the_reader_of_the_page_reads(tmp_path: Path, monkeypatch: pytest.Monkey
     wanted = pspo.load_dataset(tmp_path / "1.parquet").hash
     assert pspo.load_dataset(tmp_path / "days" / "1.orc").hash == wanted
     assert pspo.load_dataset(tmp_path / "days").hash == wanted
+    assert 'obs = ["obs_x"]' in describe_source(tmp_path / "days")  # which --sql reads in the same way
     (tmp_path / "days" / "1.orc").write_bytes((tmp_path / "days" / "1.orc").read_bytes()[:50])
     with pytest.raises(pspo.UserError, match=r"1\.orc', the file is no ORC file, or is damaged"):
         pspo.load_dataset(tmp_path / "days" / "1.orc")

@@ -121,6 +121,25 @@ def test_every_command_accepts_a_run_on_the_raw_folder(trained: Path) -> None:
     assert "rank" in run("select", trained / "run", trained / "pspo")
     state = "site=mill,forecast=sunny,price_ct=4,charge_pct=20,temperature_c=9,timestamp=2025-03-01 12:00"
     assert "power_kw" in run("inspect", trained / "pspo", "--state", state)
+    held_out = run("inspect", trained / "pspo", "--row", last_row(trained), "--data", trained / "storage")
+    assert "power_kw" in held_out
+
+
+def last_row(trained: Path) -> int:
+    """The row of the files with the last hour, which is held out."""
+    rows = pspo.load_dataset(trained / "storage").source_rows
+    assert rows is not None
+    return int(rows[-1])
+
+
+def test_a_row_of_the_hold_out_is_not_inspected_by_mistake(trained: Path) -> None:
+    """Its number is not that of another row of the part that was trained on."""
+    row, printed = last_row(trained), io.StringIO()
+    with contextlib.redirect_stderr(printed):
+        assert main(["inspect", str(trained / "run"), "--row", str(row), "--quiet"]) == 2
+    message = " ".join(printed.getvalue().split())
+    assert f"row {row} of 'storage' is in the hold-out" in message
+    assert "name the whole data with --data" in message
 
 
 def test_training_arrays_and_names_give_the_same_actions(trained: Path, record: pa.Table) -> None:

@@ -106,11 +106,11 @@ def test_times_are_dates_texts_or_seconds() -> None:
     moment = datetime.datetime(2024, 5, 6, 7, 30, tzinfo=datetime.UTC)
     expected = policy({"x": -1e9, "when": moment.timestamp()})
     naive = moment.replace(tzinfo=None)
-    for when in (moment, naive, naive.isoformat(), np.datetime64(naive), pd.Timestamp(naive)):
+    for when in (naive, naive.isoformat(), np.datetime64(naive), pd.Timestamp(naive), moment.timestamp()):
         np.testing.assert_array_equal(policy({"x": -1e9, "when": when}), expected)
     column = pd.DataFrame({"when": pd.to_datetime([naive]), "x": [-1e9]})
     np.testing.assert_array_equal(policy(column)[0], expected)
-    with pytest.raises(UserError, match="'when' holds 'soon', which is no time"):
+    with pytest.raises(UserError, match="'when' holds 'soon', which is not a time"):
         policy({"x": -1e9, "when": "soon"})
     with pytest.raises(UserError, match="'x' holds 'much', which is not a number"):
         policy({"x": "much", "when": naive})

@@ -111,12 +111,23 @@ def test_other_bad_input_is_refused(kind: str) -> None:
     np.testing.assert_array_equal(policy(pd.DataFrame(OBS)), policy(OBS))  # its columns are numbered, not named
 
 
+@pytest.mark.parametrize("kind", sorted(POLICIES))
+def test_observations_that_are_no_numbers_are_refused(kind: str) -> None:
+    for wrong in (["a", "b", "c"], ["1", "2", "3"], [1j, 0, 0], {1.0, 2.0, 3.0}):
+        assert "'observation' holds" in refusal(POLICIES[kind], wrong)
+    hidden = np.ma.masked_array(OBS, mask=OBS == 2.5)  # as readers of netCDF give them
+    shown = np.where(OBS == 2.5, np.nan, OBS)
+    np.testing.assert_array_equal(POLICIES[kind](hidden), POLICIES[kind](shown))
+    columns = {name: hidden[:, i] for i, name in enumerate(NAMES)}
+    np.testing.assert_array_equal(POLICIES[kind](columns), POLICIES[kind](shown))
+
+
 def test_a_policy_without_names_refuses_names() -> None:
     nameless = made_policy("mixture")
     for policy in (nameless, in_memory(nameless), JaxPolicy(nameless)):
         assert (policy.observation_names, policy.action_names) == ((), ())
         for obs in (pd.DataFrame(table((0, 1, 2))), dict.fromkeys(NAMES, 1.0)):
-            assert "knows no names of its columns" in refusal(policy, obs)
+            assert "has no names for its columns" in refusal(policy, obs)
 
 
 @pytest.mark.parametrize("kind", sorted(POLICIES))

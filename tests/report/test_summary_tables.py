@@ -13,6 +13,7 @@ from scipy.stats import ttest_rel
 from pspo.envs.task import get_task
 from pspo.report.records import Record, Results
 from pspo.report.summary.ablation import ablation_section
+from pspo.report.summary.budget import budget_section
 from pspo.report.summary.comparison import comparison_section
 from pspo.report.summary.missing_runs import missing_runs_section
 from pspo.report.summary.overhead_table import overhead_section
@@ -313,3 +314,20 @@ def test_missing_runs_are_listed_with_their_reason():
     ]
     assert section.sentences == ["6 of 36 runs have no result. Tables and figures use the others."]
     assert missing_runs_section(cases.made_up({pair: [1.0] for pair in cases.SCORES})) is None
+
+
+def test_a_budget_is_shown_with_what_it_bought():
+    shared = {"method": "pspo", "iteration_seconds": 0.005, "start_seconds": 3.25, "steps": 95_000}
+    other = {"method": "hostile", "iteration_seconds": 0.05, "start_seconds": 0.0, "steps": 9600}
+    runs = [shared | {"dataset": dataset} for dataset in cases.DATASETS]
+    runs.append(other | {"dataset": "hopper-medium"})
+    results = cases.made_up(budget={"minutes": 8.0, "runs": runs})
+    section = budget_section(results)
+    assert section is not None
+    (table,) = section.tables
+    assert shown(table) == [
+        ["PSPO", "every dataset", "5.00", "3.2", "95,000"],
+        [cases.HOSTILE, "hopper-medium", "50.00", "0.0", "9,600"],
+    ]
+    assert table.caption.startswith("Every run has 8 minutes of one core")
+    assert budget_section(cases.made_up()) is None

@@ -35,7 +35,7 @@ def test_every_phase_has_its_own_number_of_steps(small):
 def test_rollouts_count_once_a_chunk(monkeypatch):
     """A program of a few iterations with its rollouts takes 10 seconds, rollouts alone 8: real chunks are longer."""
     times = iter((10.0, 8.0))
-    monkeypatch.setattr("pspo.training.cost._seconds", lambda work: next(times))
+    monkeypatch.setattr("pspo.training.cost._seconds", lambda *_: next(times))
     values = preset("mopo", "smoke", None) | {"chunk": 400}
     training = estimate_cost(mopo, build(mopo.Config, values), Shape(500, 3, 1)).phases[-1]
     assert training.step_seconds == pytest.approx((10.0 - 8.0) / ITERATIONS + 8.0 / 400)
@@ -44,7 +44,7 @@ def test_rollouts_count_once_a_chunk(monkeypatch):
 @pytest.mark.slow
 def test_large_pools_and_data_count_in_memory(small, monkeypatch):
     monkeypatch.setattr(
-        "pspo.training.cost._time_iteration", lambda *_: 1.0
+        "pspo.training.cost._time_iteration", lambda *_: (1.0, 0.0)
     )  # which takes the longest and adds no bytes
     shape = Shape(1_000_000, 17, 6)
     large = estimate_cost(pspo, config(model__pool=10 * MOST_MEMBERS), shape)

@@ -161,4 +161,4 @@ def test_the_table_of_results_says_over_how_many_steps(trained, capsys) -> None:
 
     result_table(open_run(trained[0]).result)
     words = " ".join(capsys.readouterr().out.split())
-    assert "both over at most so many steps │ 7 │" in words
+    assert "horizon of both, in steps │ 7 │" in words

@@ -159,7 +159,11 @@ def test_wandb_gets_metrics_and_continues_the_same_run(run: Path, monkeypatch) -
             tracker.finish({"score": 2.0, "algo": "bc"})
         ids.append(trackers._known_id(run, "wandb"))
     assert ids[0] == ids[1]
-    assert len(list((run / "wandb").glob(f"offline-run-*-{ids[0]}"))) == 2
+    stored = sorted((run / "wandb").glob(f"offline-run-*-{ids[0]}/run-{ids[0]}.wandb"))
+    assert len(stored) == 2
+    contents = [file.read_bytes() for file in stored]
+    wanted = ("kl", "0.25", "score", "1.5", "log.csv")
+    assert [text for text in wanted for content in contents if text.encode() not in content] == []
 
 
 def test_mlflow_gets_metrics_and_continues_the_same_run(run: Path, tmp_path: Path, monkeypatch) -> None:
@@ -168,6 +172,7 @@ def test_mlflow_gets_metrics_and_continues_the_same_run(run: Path, tmp_path: Pat
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     for step in (20, 40):
         with named_trackers(["mlflow"])(run) as tracker:
             tracker.log({**ROW, "step": step})

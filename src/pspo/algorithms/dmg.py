@@ -19,11 +19,12 @@ from pspo.algorithms.common.losses import (
     advantage_weight,
     bellman_target,
     expectile_loss,
+    q_range,
     q_values,
     smoothed_action,
     td_loss,
 )
-from pspo.algorithms.common.model_free import Setup, begin_chunk, delayed, descend, draw, prepare
+from pspo.algorithms.common.model_free import Setup, begin_chunk, delayed, descend, draw, layer_sizes, prepare
 from pspo.algorithms.common.settings import BatchConfig
 from pspo.core.config import Bounds
 from pspo.data.batches import DeviceDataset, Transitions
@@ -87,11 +88,7 @@ def optimisers(config: Config) -> tuple[optax.GradientTransformation, ...]:
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, actor_key, critic_key, value_key = jax.random.split(key, 4)
-    inputs, columns, hidden = (
-        setup.norm.features,
-        data.transitions.action.shape[-1],
-        [config.width] * config.depth,
-    )
+    inputs, columns, hidden = layer_sizes(config, setup.norm, data)
     actor = Deterministic(mlp(actor_key, [inputs, *hidden, columns], "relu", init="torch"))
     critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="torch")
     value = mlp(value_key, [inputs, *hidden, 1], "relu", init="torch")
@@ -166,9 +163,7 @@ def update(
         "value_loss": loss_value,
         "actor_loss": loss_actor * config.actor_period,  # its mean over a chunk counts the iterations without one
         "advantage": advantage.mean(),
-        "q_min": q.min(),
-        "q_mean": q.mean(),
-        "q_max": q.max(),
+        **q_range(q),
     }
 
 

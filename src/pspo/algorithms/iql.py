@@ -18,8 +18,8 @@ import optax
 from jax import Array
 
 from pspo.algorithms.common.discrete import new_policy
-from pspo.algorithms.common.losses import advantage_weight, bellman_target, expectile_loss, q_values, td_loss
-from pspo.algorithms.common.model_free import Setup, begin_chunk, descend, draw, prepare
+from pspo.algorithms.common.losses import advantage_weight, bellman_target, expectile_loss, q_range, q_values, td_loss
+from pspo.algorithms.common.model_free import Setup, begin_chunk, descend, draw, layer_sizes, prepare
 from pspo.algorithms.common.settings import BatchConfig
 from pspo.core.config import Bounds
 from pspo.data.batches import DeviceDataset, Transitions
@@ -73,11 +73,7 @@ def optimisers(config: Config) -> tuple[optax.GradientTransformation, ...]:
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, actor_key, critic_key, value_key = jax.random.split(key, 4)
-    inputs, columns, hidden = (
-        setup.norm.features,
-        data.transitions.action.shape[-1],
-        [config.width] * config.depth,
-    )
+    inputs, columns, hidden = layer_sizes(config, setup.norm, data)
     actor = new_actor(config, setup, columns, actor_key)
     critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="orthogonal")
     value = mlp(value_key, [inputs, *hidden, 1], "relu", init="orthogonal")
@@ -138,9 +134,7 @@ def update(
         "value_loss": loss_value,
         "actor_loss": loss_actor,
         "advantage": advantage.mean(),
-        "q_min": q.min(),
-        "q_mean": q.mean(),
-        "q_max": q.max(),
+        **q_range(q),
     }
 
 

@@ -28,7 +28,7 @@ import optax
 from jax import Array
 from jax.scipy.special import ndtr, ndtri
 
-from pspo.algorithms.common.losses import bellman_target, quantile_huber_loss
+from pspo.algorithms.common.losses import bellman_target, q_range, quantile_huber_loss
 from pspo.algorithms.common.model_free import Setup, begin_chunk, delayed, descend, draw, prepare
 from pspo.algorithms.common.settings import BatchConfig
 from pspo.core.config import Bounds
@@ -233,9 +233,7 @@ def update(
         "vae_loss": loss_vae,
         "critic_loss": loss_critic,
         "actor_loss": loss_actor * config.actor_period,  # its mean over a chunk counts the iterations without one
-        "q_min": q.min(),
-        "q_mean": q.mean(),
-        "q_max": q.max(),
+        **q_range(q),
     }
 
 

@@ -31,5 +31,5 @@ def about_pool(algo: str, config: Any, preset_name: str, dataset: Dataset, info:
     """One line for the user."""
     others = sharers(algo, config, preset_name, dataset)
     where = "found in the cache" if info["cached"] else "fitted now, and kept in the cache"
-    whose = f"; the same serve {', '.join(others)}" if others else ""
+    whose = f"; shared with {', '.join(others)}" if others else ""
     return f"models: {config.model.pool} networks, {where}{whose}"

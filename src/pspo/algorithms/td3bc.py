@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from pspo.algorithms.common.losses import bellman_target, q_values, smoothed_action, td_loss
-from pspo.algorithms.common.model_free import Setup, begin_chunk, delayed, descend, draw, prepare
+from pspo.algorithms.common.losses import bellman_target, q_range, q_values, smoothed_action, td_loss
+from pspo.algorithms.common.model_free import Setup, begin_chunk, delayed, descend, draw, layer_sizes, prepare
 from pspo.algorithms.common.settings import BatchConfig
 from pspo.core.config import Bounds
 from pspo.data.batches import DeviceDataset, Transitions
@@ -31,8 +31,6 @@ HEADLINE = ("critic_loss",)
 class Config(BatchConfig):
     alpha: Annotated[float, Bounds(0.0, 1e6)] = 2.5
     """Weight of the value against behaviour cloning (Eq. 5); 0 is pure behaviour cloning."""
-    imitation: Annotated[float, Bounds(0.0, 1e6)] = 1.0
-    """Weight of the behaviour cloning term; 1 in the paper, 0 is plain TD3 for comparison."""
     noise: Annotated[float, Bounds(0.0, 10.0)] = 0.2
     """Standard deviation of the target action's noise."""
     noise_clip: Annotated[float, Bounds(0.0, 10.0)] = 0.5
@@ -67,11 +65,7 @@ class State(NamedTuple):
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, actor_key, critic_key = jax.random.split(key, 3)
-    inputs, columns, hidden = (
-        setup.norm.features,
-        data.transitions.action.shape[-1],
-        [config.width] * config.depth,
-    )
+    inputs, columns, hidden = layer_sizes(config, setup.norm, data)
     actor = Deterministic(mlp(actor_key, [inputs, *hidden, columns], "relu", init="torch"))
     critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="torch")
     params = Params(actor, critic)
@@ -91,7 +85,7 @@ def actor_loss(config: Config, actor: Deterministic, critic: MLP, features: Arra
     action = actor(features)
     q = q_values(critic, features, action)[0]
     scale = config.alpha / jax.lax.stop_gradient(jnp.abs(q).mean())
-    return -scale * q.mean() + config.imitation * jnp.square(action - real_action).mean()
+    return -scale * q.mean() + jnp.square(action - real_action).mean()
 
 
 def update(
@@ -122,9 +116,7 @@ def update(
     return state._replace(step=state.step + 1), {
         "critic_loss": loss_critic,
         "actor_loss": loss_actor * config.actor_period,  # its mean over a chunk counts the iterations without one
-        "q_min": q.min(),
-        "q_mean": q.mean(),
-        "q_max": q.max(),
+        **q_range(q),
     }
 
 

@@ -30,7 +30,7 @@ ROLES = {
     "ignore": "columns to leave out",
     "action_low": "smallest action: a number, or one per column",
     "action_high": "largest action",
-    "sql": "read the rows of a query (DuckDB) over the tables, which are its view `data`: 'select * from data limit 9'",
+    "sql": "read the rows of a query (DuckDB) over the tables, which it calls `data`: 'select * from data limit 9'",
 }
 
 
@@ -46,7 +46,7 @@ def add_holdout(parser: argparse.ArgumentParser) -> None:
         "--holdout",
         type=float,
         metavar="FRACTION",
-        help="keep a part of the data apart for `pspo ope` and `pspo select`",
+        help="hold out this fraction of the data for `pspo ope` and `pspo select`",
     )
     parser.add_argument(
         "--holdout-by",
@@ -187,9 +187,11 @@ def _info(arguments: argparse.Namespace) -> None:
 
 def _convert(arguments: argparse.Namespace) -> None:
     from pspo.data import lost_in, save_dataset
+    from pspo.data.load import refuse_to_replace
     from pspo.data.save import require_writer
 
     require_writer(arguments.out)
+    refuse_to_replace(arguments.dataset, arguments.out)
     dataset = _load(arguments)
     show(save_dataset(dataset, arguments.out))
     for note in (*dataset.notes, *lost_in(dataset, arguments.out)):

@@ -37,6 +37,13 @@ def add_experiment(commands: Any) -> None:
     parser.add_argument(
         "--episodes", type=int, metavar="N", help="episodes of each final evaluation (default: depends on the task)"
     )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="M",
+        help="train every run for the iterations that M minutes of one core buy, beyond the models that runs share; "
+        "measured once, and kept in DIR/iteration_seconds.json (default: the preset's iterations)",
+    )
     common.add_settings(parser, "change a setting of every method")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="XLA threads per run (default: 1)")
     parser.add_argument("--at-once", type=int, metavar="N", help="runs in parallel (default: as many as cores allow)")
@@ -87,6 +94,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UserError("--address, --gpus and --memory are options of Ray: add --backend ray.")
     if arguments.time and not arguments.dry_run:
         raise UserError("--time measures for a dry run: add --dry-run.")
+    if arguments.time and arguments.minutes is not None:
+        raise UserError("--minutes says how long a run takes: leave --time out.")
     if arguments.name == "overhead" and arguments.backend == "ray":
         raise UserError("overhead is timed in one process on this machine: leave --backend ray out.")
     if arguments.name == "overhead" and arguments.at_once is not None:
@@ -98,8 +107,8 @@ def experiment_request(arguments: argparse.Namespace) -> Any:
     from pspo.core.config import parse_settings
     from pspo.experiments import ExperimentRequest
 
-    names = ("name", "preset", "seeds", "first_seed", "datasets", "methods", "data", "out", "episodes", "threads")
-    options = {name: getattr(arguments, name) for name in names}
+    names = ("name", "preset", "seeds", "first_seed", "datasets", "methods", "data", "out", "episodes", "minutes")
+    options = {name: getattr(arguments, name) for name in (*names, "threads")}
     return ExperimentRequest(**options, settings=parse_settings(arguments.settings))
 
 
@@ -123,9 +132,12 @@ def _dry_run(arguments: argparse.Namespace, request: Any) -> int:
         methods = request.methods or EXPERIMENTS["overhead"].methods
         show(f"would time {', '.join(methods)}: about a minute each")
         return 0
-    from pspo.experiments.plan import describe, plan_cells, time_cells
+    from pspo.experiments.plan import describe, plan_budget, plan_cells, time_cells
 
-    rows = plan_cells(request.out, request.cells())
+    if request.minutes is not None:
+        rows = plan_budget(request.out, request.grid(), request.minutes)
+    else:
+        rows = plan_cells(request.out, request.cells())
     if arguments.time:
         rows = time_cells(rows, common.message_unless(arguments.quiet))
     show("\n".join(describe(rows, arguments.at_once or runs_at_once(request))))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pspo.cli import common
+from pspo.core.compute import require_device, use_device
 from pspo.core.errors import UserError
 from pspo.core.terminal import show
 
@@ -30,12 +31,15 @@ def add_inspect(commands: Any) -> None:
     parser.add_argument("--data", metavar="FILE", help="take the row from this file, read with the same columns")
     parser.add_argument("--out", metavar="FILE", help="figure, .png or .svg (default: a new name in the run directory)")
     common.add_threads(parser)
+    common.add_device(parser)
     common.add_json(parser)
     common.add_quiet(parser)
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
     common.set_threads(1 if arguments.threads is None else arguments.threads)
+    use_device(arguments.device)
+    require_device()
     out = _checked_output(arguments.out)
     from pspo.evaluation.inspect.inspection import inspect_policy
 

@@ -135,4 +135,4 @@ def _dry_run(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     for line in describe(arguments.dataset, arguments.algo, **options):
         show(line)
     if (arguments.seeds or 1) > 1:
-        show(f"{'seeds':<17}{arguments.seeds}: each takes as long, except for the dynamics pool, which they share")
+        show(f"{'seeds':<17}{arguments.seeds}: each takes this long, except for the dynamics pool, which they share")

@@ -150,7 +150,7 @@ def _read_saved(folder: Path, part: int, reporter: Reporter) -> Iterator[Episode
         try:
             arrays, _ = read_arrays(path)
         except Corrupt as problem:
-            reporter.message(f"some episodes are played again: {problem}")
+            reporter.message(f"some episodes are simulated again: {problem}")
             continue
         stops = np.cumsum(arrays["length"])
         for i, (stop, length) in enumerate(zip(stops.tolist(), arrays["length"].tolist(), strict=True)):

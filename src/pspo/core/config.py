@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pspo.core.errors import UserError, unknown_name
-from pspo.core.renamed import VALUES, new_setting, removed
+from pspo.core.renamed import UNUSED_OF, VALUES, new_setting, removed
 
 C = TypeVar("C")
 
@@ -42,21 +42,37 @@ class Key:
     help: str
 
 
-def keys(cls: type, prefix: str = "") -> dict[str, Key]:
-    """All keys of a configuration class, nested ones with dots, in the order of the source."""
+def keys(cls: type, prefix: str = "", defaults: Any = None) -> dict[str, Key]:
+    """All keys of a configuration class, nested ones with dots, in the order of the source.
+
+    `defaults` is an instance whose values replace those of the class: the default of the field that holds it.
+    """
     hints = typing.get_type_hints(cls, include_extras=True)
     helps = _field_help(cls)
     settable: dict[str, Key] = {}
     for field in dataclasses.fields(cls):
         kind, name = hints[field.name], prefix + field.name
         if dataclasses.is_dataclass(kind):
-            settable |= keys(typing.cast(type, kind), name + ".")
+            settable |= keys(typing.cast(type, kind), name + ".", _given(_default(field, defaults)))
             continue
         bounds = None
         if get_origin(kind) is typing.Annotated:
             kind, bounds = get_args(kind)[:2]
-        settable[name] = Key(name, kind, bounds, field.default, helps.get(field.name, ""))
+        settable[name] = Key(name, kind, bounds, _default(field, defaults), helps.get(field.name, ""))
     return settable
+
+
+def _default(field: dataclasses.Field[Any], defaults: Any) -> Any:
+    """Of a field: from the instance around it where there is one, else its own."""
+    if defaults is not None:
+        return getattr(defaults, field.name)
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _given(default: Any) -> Any:
+    return None if default is dataclasses.MISSING else default
 
 
 @cache
@@ -76,38 +92,55 @@ def _field_help(cls: type) -> dict[str, str]:
     return helps
 
 
-def build(cls: type[C], *layers: dict[str, Any]) -> C:
-    """A configuration from dotted keys; later layers win. Strings are converted to the type of the key."""
+def build(cls: type[C], *layers: dict[str, Any], algo: str = "") -> C:
+    """A configuration from dotted keys; later layers win. Strings are converted to the type of the key.
+
+    `algo` is the algorithm that it belongs to: settings that only this one has lost are known as such.
+    """
     known = keys(cls)
     values: dict[str, Any] = {}
     for layer in layers:
+        _refuse_removed({name: value for name, value in layer.items() if name not in known}, algo)
         for name, value in layer.items():
             if name not in known:
-                renamed = new_setting(name, value, of_epq="support_threshold" in known)
+                renamed = new_setting(name, value, of_epq="support_threshold" in known, algo=algo)
                 if renamed is None:
                     continue  # a removed setting of an older version, at the value that changes nothing
-                if (constant := removed(name)) is not None:
-                    raise UserError(
-                        f"the setting '{name}' is gone: it is always {constant} now, and not {value}; leave it out, or "
-                        "use the version of pspo that has it."
-                    )
                 if renamed[0] not in known or renamed[0] == name:
                     raise unknown_name("key", name, known)
                 warnings.warn(f"{name} is now called {renamed[0]}; the old name works until version 0.3.", stacklevel=2)
                 name, value = renamed
             values[name] = _read(known[name], value)
-    return _assemble(cls, values, "")
+    return _assemble(cls, values, "", None)
 
 
-def _assemble(cls: type[C], values: dict[str, Any], prefix: str) -> C:
+def _refuse_removed(settings: dict[str, Any], algo: str) -> None:
+    """One sentence on settings of an older version that are gone and would change something."""
+    for name, value in settings.items():
+        constant = removed(name, algo)
+        if constant is not None and new_setting(name, value, algo=algo) is not None:
+            raise UserError(
+                f"the setting '{name}' is gone: it is always {constant} now, and not {value}; leave it out, or "
+                "use the version of pspo that has it."
+            )
+    for name in settings:
+        if name in UNUSED_OF.get(algo, ()):
+            raise UserError(f"the setting '{name}' is gone: it had no effect on {algo}; leave it out.")
+
+
+def _assemble(cls: type[C], values: dict[str, Any], prefix: str, defaults: Any) -> C:
+    """The given values; for all others those of `defaults`, if there are any, else those of the class."""
     hints = typing.get_type_hints(cls)
     arguments = {}
     for field in dataclasses.fields(typing.cast(Any, cls)):
-        name = prefix + field.name
-        if dataclasses.is_dataclass(hints[field.name]):
-            arguments[field.name] = _assemble(typing.cast(type, hints[field.name]), values, name + ".")
+        name, kind = prefix + field.name, hints[field.name]
+        own = _default(field, defaults)
+        if dataclasses.is_dataclass(kind):
+            arguments[field.name] = _assemble(typing.cast(type, kind), values, name + ".", _given(own))
         elif name in values:
             arguments[field.name] = values[name]
+        elif defaults is not None:
+            arguments[field.name] = own
     return cls(**arguments)
 
 

@@ -1,4 +1,4 @@
-"""Names of version 0.1 that changed: settings, metrics and arrays of old runs are read under their new names.
+"""Names of version 0.1 that changed or are gone: settings, metrics and arrays of old runs are read as they are now.
 
 A setting given by hand under its old name is accepted with a warning until version 0.3.
 """
@@ -39,6 +39,17 @@ VALUES = {
 REMOVED = {"policy_wait": 0, "prior_temperature": 0.05, "reference_rollouts": 0.2}
 """Settings that are gone, with the value that means what happens now. No algorithm may have a setting of that name."""
 
+REMOVED_OF = {"td3bc": {"imitation": 1.0}, "morel": {"form": "npg"}}
+"""The same of one algorithm: another may have a setting of that name."""
+
+UNUSED_OF = {
+    "morel": {
+        *("real_ratio", "starts", "retain", "alpha", "adapt_alpha", "entropy_goal"),
+        *("critic_lr", "actor_lr", "alpha_lr", "actor_decay", "tau"),
+    }
+}
+"""Settings that an algorithm had and did not use (MOReL: unless it learned by SAC, which is gone)."""
+
 METRICS = {
     "chain_age": "rollout_age",
     "f_spread": "f_scale",
@@ -65,32 +76,38 @@ EPQ = {"tau": "support_threshold", "target_rate": "target_tau"}
 """EPQ alone had a tau that was not the rate of the target networks."""
 
 
-def new_setting(name: str, value: Any, of_epq: bool = False) -> tuple[str, Any] | None:
+def new_setting(name: str, value: Any, of_epq: bool = False, algo: str = "") -> tuple[str, Any] | None:
     """The present name and value of a setting; None for one that is gone and had no effect."""
     path, dot, last = name.rpartition(".")
-    if last in REMOVED and _equal(value, REMOVED[last]):
+    if (constant := removed(name, algo)) is not None and _equal(value, constant):
         return None
     last = EPQ[last] if of_epq and last in EPQ else SETTINGS.get(last, last)
     return f"{path}{dot}{last}", VALUES.get((last, value), value) if isinstance(value, str) else value
 
 
-def removed(name: str) -> float | None:
+def removed(name: str, algo: str = "") -> float | str | None:
     """What a setting that is gone always is now; None for any other."""
-    return REMOVED.get(name.rpartition(".")[2])
+    constants = REMOVED | REMOVED_OF.get(algo, {})
+    return constants.get(name.rpartition(".")[2])
 
 
-def _equal(value: Any, constant: float) -> bool:
+def _equal(value: Any, constant: float | str) -> bool:
     """Also of a text, as the command line gives it."""
+    if isinstance(constant, str):
+        return value == constant
     try:
         return float(value) == constant
     except (TypeError, ValueError, OverflowError):
         return False
 
 
-def new_settings(settings: dict[str, Any]) -> dict[str, Any]:
+def new_settings(settings: dict[str, Any], algo: str = "") -> dict[str, Any]:
     """Settings of a run of any version."""
     of_epq = "tau" in settings and "target_rate" in settings
-    return dict(pair for name, value in settings.items() if (pair := new_setting(name, value, of_epq)))
+    pairs = dict(pair for name, value in settings.items() if (pair := new_setting(name, value, of_epq, algo)))
+    if any(removed(name, algo) is not None for name in pairs):
+        return pairs  # another form of the algorithm, which used all of them: `build` refuses it
+    return {name: value for name, value in pairs.items() if name not in UNUSED_OF.get(algo, ())}
 
 
 def new_metrics(row: dict[str, Any]) -> dict[str, Any]:

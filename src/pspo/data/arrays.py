@@ -47,9 +47,21 @@ def require_same_columns(name: str, array: np.ndarray, other_name: str, other: n
         )
 
 
+def without_mask(values: Any) -> Any:
+    """A masked array with NaN, or None for what is no number, where NumPy would show what is behind the mask."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if values.dtype.kind in "biuf":
+        hidden = np.ma.getmaskarray(values)
+        return np.where(hidden, np.nan, values.data.astype(np.float64)) if hidden.any() else values.data
+    shown = np.array(values.data, dtype=object)
+    shown[np.ma.getmaskarray(values)] = None
+    return shown
+
+
 def _as_numbers(name: str, values: Any) -> np.ndarray:
     try:
-        array = np.asarray(values)
+        array = np.asarray(without_mask(values))
     except ValueError:  # rows of different lengths
         raise UserError(f"array '{name}' is not rectangular: give all its rows the same length.") from None
     if array.dtype.kind not in "biuf":

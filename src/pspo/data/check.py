@@ -18,6 +18,7 @@ from pspo.data.outliers import outliers
 from pspo.data.row_keys import row_keys
 from pspo.data.row_order import clocks, looks_shuffled, rows_are_independent
 from pspo.data.scales import too_small
+from pspo.envs.task import get_task
 
 # Bounds and actions may have been rounded differently on their way to float32; relative to the width of the bounds.
 BOUND_SLACK = 1e-6
@@ -61,6 +62,8 @@ def check_source(
     """
     try:
         dataset = load_dataset(source, **options)
+        if dataset.task is not None:  # as training would say
+            get_task(dataset.task).require_fit(f"the dataset '{dataset.name}'", dataset)
         training, held_out, way = hold_out(dataset, holdout, holdout_by)
     except UserError as error:
         return None, [Finding("error", "unreadable", str(error))]
@@ -82,10 +85,11 @@ def _holdout(training: Dataset, held_out: Dataset) -> Iterator[Finding]:
     low, high = training.obs.min(axis=0), training.obs.max(axis=0)
     outside = ((held_out.obs < low) | (held_out.obs > high)).mean(axis=0)
     for column in np.flatnonzero(outside > NEW_STATES)[:1]:
+        seen = " to ".join(_raw(training, column, bound[column], 6) for bound in (low, high))
         message = (
-            f"{_which(training, 'obs', column)} is outside the training part's range ({low[column]:.6g} to "
-            f"{high[column]:.6g}) in {outside[column]:.0%} of the held-out rows: leave columns out that only rise with "
-            "time, or hold out by episode."
+            f"{_which(training, 'obs', column)} is outside the training part's range ({seen}) in "
+            f"{outside[column]:.0%} of the held-out rows: leave columns out that only rise with time, or hold out by "
+            "episode."
         )
         yield Finding("warning", "holdout-differs", message)
 
@@ -320,7 +324,7 @@ def _order(dataset: Dataset) -> Iterator[Finding]:
     """Rows that are missing or not in the order of time."""
     for clock in clocks(dataset):
         row, which = int(clock.rows[0]), _which(dataset, "obs", clock.column)
-        now, then = (f"{dataset.obs[r, clock.column]:.9g}" for r in (row, row + 1))
+        now, then = (_raw(dataset, clock.column, dataset.obs[r, clock.column], 9) for r in (row, row + 1))
         jump = f"goes from {now} to {then} after {dataset.row_name(row)} (such rows in all: {clock.rows.size})"
         if clock.shuffled:
             what = (
@@ -365,6 +369,12 @@ def _outliers(dataset: Dataset) -> Iterator[Finding]:
                     f"all others are between {wild.low:.6g} and {wild.high:.6g}{more}: correct or remove it.",
                     row,
                 )
+
+
+def _raw(dataset: Dataset, column: int, value: float, digits: int) -> str:
+    """A value of the observation as its file has it: with its offset added again."""
+    offset = 0.0 if dataset.encoder is None else float(dataset.encoder.offsets[column])
+    return f"{offset + float(value):.12g}" if offset else f"{value:.{digits}g}"
 
 
 def _which(dataset: Dataset, field: str, column: int) -> str:

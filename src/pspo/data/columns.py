@@ -66,7 +66,7 @@ class Columns:
     `discrete` says whether actions are labels or quantities; without it, their values decide (`pspo.data.discrete`).
     `mask` says where labels are available: rules such as "sell: stock >= 1", or columns of the observation.
 
-    `sql` is a query whose rows are read instead of the tables themselves, which are its view `data`.
+    `sql` is a query whose rows are read instead of the tables themselves, which it calls `data`.
     """
 
     obs: str | tuple[str, ...] = ()

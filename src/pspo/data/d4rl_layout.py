@@ -12,19 +12,25 @@ from pspo.core.errors import UserError
 from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows
 from pspo.data.discrete import label_array, one_hot_actions
 from pspo.data.next_states import complete_next_states
+from pspo.data.time_order import SECONDS
 
 if TYPE_CHECKING:
     from pspo.data.dataset import Dataset
 
 REQUIRED = ("observations", "actions", "rewards", "terminals")
 OPTIONAL_ARRAYS = ("next_observations", "next_known", "timeouts", "action_low", "action_high", "propensity")
-ORIGIN = ("source_rows", "files", "row_times", "time_name")  # of rows in a table: known to its reader, never stored
+ORIGIN = ("source_rows", "files")  # of rows in a table: known to its reader, never stored
 LABELS = ("name", "task", "notes", "reward_name")
+PER_ROW = ("row_times", "last_reward")  # what else a dataset knows of its rows: only files of our own have it
+OWN_COLUMNS = "own_columns"  # of a Parquet file of our own: which of PER_ROW are columns of it
+TIME_LABELS = ("time_name", "time_unit")  # the unit of datetime64, as files hold the times as numbers
 COLUMN_NAMES = ("obs_names", "action_names")
 ENCODER = "encoder"  # of files whose observations are encoded: the encoder as JSON
 MAX_CHARACTERS = 1_000_000  # of all names or notes together: 20,000 columns may have names
 DISCRETE = ("action_labels", "action_mask")
-KNOWN_KEYS = frozenset((*REQUIRED, *OPTIONAL_ARRAYS, *LABELS, *COLUMN_NAMES, *DISCRETE, ENCODER))
+KNOWN_KEYS = frozenset(
+    (*REQUIRED, *OPTIONAL_ARRAYS, *LABELS, *COLUMN_NAMES, *DISCRETE, ENCODER, *PER_ROW, *TIME_LABELS)
+)
 
 
 def fields_from_d4rl(
@@ -60,7 +66,7 @@ def fields_from_d4rl(
     if arrays.get("propensity") is not None:
         fields["propensity"] = frozen_floats("propensity", arrays.pop("propensity"), axes=1)
         require_same_rows("propensity", fields["propensity"], "observations", fields["obs"])
-    fields |= {key: arrays[key] for key in ORIGIN if key in arrays}
+    fields |= {key: arrays[key] for key in ORIGIN if key in arrays} | _per_row(arrays)
     if coded:
         fields["action_low"] = fields["action_high"] = None
     else:
@@ -74,6 +80,21 @@ def fields_from_d4rl(
     if coded:
         fields |= {"action_labels": coded.labels, "action_mask": arrays.get("action_mask", ())}
     return {**fields, **labels, **names, "notes": tuple(notes)}
+
+
+def _per_row(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Times and rewards of dropped last rows, as the reader of a table or a file of our own has them."""
+    fields: dict[str, Any] = {}
+    if "last_reward" in arrays:
+        fields["last_reward"] = frozen_floats("last_reward", arrays["last_reward"], axes=1)
+    if "row_times" in arrays:
+        times, unit = np.asarray(arrays["row_times"]), arrays.get("time_unit")
+        if unit is not None and times.dtype.kind in "iu" and _text("time_unit", unit) in SECONDS:
+            times = times.astype(np.int64).view(f"datetime64[{_text('time_unit', unit)}]")
+        elif unit is not None or times.dtype.kind not in "iufM":
+            raise UserError("the array 'row_times' is not what pspo writes: leave it out, or write the file again.")
+        fields |= {"row_times": times, "time_name": _text("time_name", arrays.get("time_name", ""))}
+    return fields
 
 
 def read_notes(arrays: Mapping[str, Any]) -> list[str]:
@@ -119,7 +140,21 @@ def arrays_for_d4rl(dataset: Dataset) -> dict[str, np.ndarray]:
     }
     if dataset.propensity is not None:
         arrays["propensity"] = dataset.propensity
+    if dataset.last_reward is not None:
+        arrays["last_reward"] = dataset.last_reward
+    if dataset.row_times is not None:
+        dates = dataset.row_times.dtype.kind == "M"
+        arrays["row_times"] = dataset.row_times.view(np.int64) if dates else dataset.row_times
     return arrays if dataset.next_known.all() else {**arrays, "next_known": dataset.next_known}
+
+
+def time_labels(dataset: Dataset) -> dict[str, str]:
+    """The name and the unit of the times in a file."""
+    if dataset.row_times is None:
+        return {}
+    kind = dataset.row_times.dtype
+    unit = {"time_unit": np.datetime_data(kind)[0]} if kind.kind == "M" else {}
+    return {"time_name": dataset.time_name, **unit}
 
 
 def stored_actions(dataset: Dataset) -> dict[str, np.ndarray]:

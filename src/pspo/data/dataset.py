@@ -13,7 +13,7 @@ import numpy as np
 
 from pspo.core.errors import UserError
 from pspo.data.action_mask import MaskRule, require_rules
-from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows
+from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows, without_mask
 from pspo.data.d4rl_layout import fields_from_d4rl
 from pspo.data.discrete import Label, shown, with_labels
 from pspo.data.encode_arrays import FIT, Encoding, encode_arrays
@@ -23,6 +23,7 @@ from pspo.data.row_names import row_name
 
 SUMMED_ROWS = 1 << 18  # at once
 HASHED_ARRAYS = ("obs", "action", "reward", "next_obs", "terminal", "timeout", "action_low", "action_high")
+PROBABILITY_SLACK = 1e-3  # of a softmax in low precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,8 @@ class Dataset:
     action_mask: tuple[MaskRule, ...] = ()  # where discrete actions are available; without rules always
 
     def __post_init__(self) -> None:
+        if not isinstance(self.encoder, Encoder | None) and self.encoder != FIT:
+            raise UserError(f"the encoder is a {type(self.encoder).__name__}: give that of a dataset, or None.")
         if len(self.action_labels):
             self._code_actions()
         if self.encoder == FIT:
@@ -110,7 +113,7 @@ class Dataset:
         self._set("action_mask", require_rules(self.action_mask, len(self.action_labels), self.obs_dim))
 
     def _code_actions(self) -> None:
-        coded = with_labels(self.action, self.action_labels)
+        coded = with_labels(without_mask(self.action), self.action_labels)
         self._set("action_labels", coded.labels)
         self._set("action", coded.one_hot())
         for field, bound in (("action_low", -1.0), ("action_high", 1.0)):
@@ -159,6 +162,12 @@ class Dataset:
             raise UserError(
                 f"the propensity is {self.propensity[row]!s} at {self.row_name(row)} (rows affected: {wrong.sum()}): "
                 "give the density or probability of the logged action, which is above zero, not its logarithm."
+            )
+        if self.discrete and (self.propensity > 1.0 + PROBABILITY_SLACK).any():
+            row = int((self.propensity > 1.0 + PROBABILITY_SLACK).argmax())
+            raise UserError(
+                f"the propensity is {self.propensity[row]!s} at {self.row_name(row)}, and that of a discrete action is "
+                "a probability: give one between 0 and 1."
             )
 
     def _freeze_bounds(self) -> None:
@@ -239,7 +248,7 @@ class Dataset:
         """The transition that was read from a row of the file; rows of several files are counted through."""
         if self.held_out_rows is not None and row in self.held_out_rows:
             raise UserError(
-                f"row {row} of '{self.name}' is in the hold-out, which was not trained on: name the whole data with "
+                f"row {row} of '{self.name}' is in the hold-out, which was not trained on: give the whole dataset with "
                 "--data, or take another row."
             )
         last = self.size - 1 if self.source_rows is None else int(self.source_rows.max())

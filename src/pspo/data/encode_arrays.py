@@ -9,9 +9,10 @@ import numpy as np
 from pspo.core.column_names import positions
 from pspo.core.errors import UserError
 from pspo.core.files import parse_json
+from pspo.data.arrays import without_mask
 from pspo.data.d4rl_layout import COLUMN_NAMES, ENCODER, read_notes
 from pspo.data.encoder import Encoder, encoder_from_json, offset_encoder
-from pspo.data.offsets import offsets_of, rounding_notes, subtract
+from pspo.data.offsets import lost_notes, offsets_of, rounding_notes, subtract
 
 FIT: Literal["fit"] = "fit"
 Encoding = Encoder | Literal["fit"] | None
@@ -23,23 +24,37 @@ def encode_arrays(arrays: dict[str, Any], encoding: Encoding) -> Encoder | None:
 
     What cannot be encoded is left as it is, for the dataset to refuse.
     """
+    arrays |= {name: without_mask(array) for name, array in arrays.items()}
     stored = arrays.pop(ENCODER, None)
     if stored is not None:
         return require_same(stored_encoder(stored), encoding, str(arrays.get("name", "the dataset")))
     if "observations" not in arrays:
         return None
     rounded = rounding_notes({"action": arrays.get("actions"), "reward": arrays.get("rewards")})
-    if rounded:
-        arrays["notes"] = [*read_notes(arrays), *rounded]
     names = [str(name) for name in np.ravel(arrays.get(COLUMN_NAMES[0], ()))]
+    raw = arrays["observations"], arrays.get("next_observations")
     if encoding == FIT:
-        offset = offsets_of(arrays["observations"], arrays.get("next_observations"))
+        offset = offsets_of(*raw)
         encoding = None if offset is None else offset_encoder(offset, names if len(names) == len(offset) else ())
     if encoding is not None:
         for key in ("observations", "next_observations"):
             if key in arrays:
                 arrays[key] = _encode(key, arrays[key], names, encoding)
+    rounded += lost_notes(_raw_offsets(encoding, names), *raw, names)
+    if rounded:
+        arrays["notes"] = [*read_notes(arrays), *rounded]
     return encoding
+
+
+def _raw_offsets(encoder: Encoder | None, names: list[str]) -> np.ndarray | None:
+    """What is subtracted from each raw column, in the order of `names`; NaN where no number is stored."""
+    if encoder is None:
+        return None
+    offsets = [np.nan if column.cyclic else column.offset for column in encoder.columns]
+    if names and encoder.raw_names:
+        by_name = dict(zip(encoder.raw_names, offsets, strict=True))
+        offsets = [by_name[name] for name in names if name in by_name]
+    return np.array(offsets)
 
 
 def _encode(key: str, table: Any, names: list[str], encoder: Encoder) -> Any:
@@ -69,8 +84,9 @@ def stored_encoder(stored: Any) -> Encoder:
 def require_same(own: Encoder | None, wanted: Encoding, name: str) -> Encoder | None:
     """Observations that are encoded already can only be used by what has the same encoder."""
     if wanted not in (FIT, own):
+        or_build = ", or build the Dataset with encoder=None" if wanted is None else ""
         raise UserError(
-            f"'{name}' was encoded otherwise than the data of the run: give the file or data frame itself, which "
-            "is then encoded as those were."
+            f"'{name}' was not encoded as the data of the run: give the file, the data frame or the arrays "
+            f"themselves, which are then encoded as those were{or_build}."
         )
     return own

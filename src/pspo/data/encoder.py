@@ -45,12 +45,13 @@ class EncodedColumn:
     fill: float | None = None  # a missing number or time counts as this; None: none was missing
     categories: tuple[str, ...] = ()
     cyclic: tuple[str, ...] = ()  # of a time: names in CYCLES
+    zone: bool = False  # of a time: whether the data name time zones; the clock is UTC then, else the data's own
     other: int = 0  # rows of the dataset with a value that is not among the categories
 
     def __post_init__(self) -> None:
         """Raises ValueError, as a file may hold anything."""
         numbers = (self.offset, 0.0 if self.fill is None else self.fill)
-        if not isinstance(self.name, str) or self.kind not in KINDS:
+        if not isinstance(self.name, str) or self.kind not in KINDS or not isinstance(self.zone, bool):
             raise ValueError(f"a column is {self.name!r} of kind {self.kind!r}")
         if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers) or type(self.other) is not int:
             raise ValueError(f"a number of column '{self.name}' is not finite")
@@ -110,7 +111,8 @@ class EncodedColumn:
             rest = f"all 0 for other values ({self.other} rows)" if self.other else "all 0 for values not in the data"
             return f"category, a column of 0 and 1 for each of {known}{more}; {rest}"
         if self.cyclic:
-            return f"time, the sine and cosine of {', '.join(self.cyclic)}{filled}"
+            clock = " in UTC" if self.zone else ""
+            return f"time{clock}, the sine and cosine of {', '.join(self.cyclic)}{filled}"
         if self.kind == "time":
             return f"time in seconds since 1970{minus}{filled}"
         return f"number{minus}{filled}"

@@ -147,7 +147,7 @@ def _as_time(value: float | str, times: np.ndarray) -> Any:
             np.datetime64(str(value)) if times.dtype.kind == "M" else float(value) if isinstance(value, str) else value
         )
     except ValueError:
-        raise UserError(f"the data were split at the time {value!r}, which is none: restore config.json.") from None
+        raise UserError(f"the data were split at {value!r}, which is not a time: restore config.json.") from None
 
 
 def _require_clock(dataset: Dataset, times: np.ndarray) -> None:

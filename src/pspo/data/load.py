@@ -21,6 +21,7 @@ import numpy as np
 from pspo.core.errors import UserError, unknown_name
 from pspo.core.progress import Progress, silent
 from pspo.data.action_mask import with_mask
+from pspo.data.arrays import without_mask
 from pspo.data.column_map import with_map
 from pspo.data.columns import BOUNDS, Columns, as_columns, natural_key
 from pspo.data.copied_files import where_to_read
@@ -157,6 +158,16 @@ def describe_source(source: Any, columns: Columns | Mapping[str, Any] | None = N
     return describe(rows, tables.name, len(tables.files), columns)
 
 
+def refuse_to_replace(source: Any, target: str | Path) -> None:
+    """Data that were read are rounded to float32: written again, they must not replace the files they come from."""
+    text = source_text(source)
+    if text is None or is_name(text) or not Path(target).is_file():
+        return
+    files = [Path(text)] if Path(text).is_file() else _find_tables(Path(text), text).files
+    if any(file.exists() and file.samefile(target) for file in files):
+        raise UserError(f"'{target}' is what is to be converted, and would be lost: choose another name.")
+
+
 def is_name(source: str) -> bool:
     """Whether this is the name of a dataset, and not a file."""
     return _find_named(source, silent) is not None
@@ -188,6 +199,7 @@ def _load(source: Any, columns: Columns, arrays_have_roles: bool, encoder: Encod
         table = joined([frame_table(frame) for frame in source], labels, columns)
         return table_dataset(table, columns, {"name": "dataset"}, encoder)
     if isinstance(source, Mapping):
+        source = {name: without_mask(array) for name, array in source.items()}
         arrays_have_roles |= "observations" not in source  # columns by name, as a data frame has them
         if state_has_texts(source, columns if arrays_have_roles else None):
             return dataset_from_text_arrays(source, columns, encoder)
@@ -204,7 +216,7 @@ def refuse_columns(name: str, columns: Columns) -> None:
     """Of data whose parts are known, only what their actions are can be chosen."""
     if chosen := columns.given().keys() - set(OF_ACTIONS):
         options = ", ".join(option for option in columns.given() if option in chosen)
-        raise UserError(f"'{name}' is no table but has known parts, so {options} cannot be chosen: leave them out.")
+        raise UserError(f"'{name}' has known columns, so {options} cannot be chosen: leave them out.")
 
 
 def _with_known_columns(dataset: Dataset, name: str, columns: Columns) -> Dataset:
@@ -320,6 +332,8 @@ def _plain_part(pattern: str) -> Path:
 
 def source_text(source: Any) -> str | None:
     """How a run names its source: a name, a path, or paths with commas between; None for data in memory."""
+    if isinstance(source, str) and not source.strip():  # an unset variable of a shell; as a path, the current folder
+        raise UserError(f"the name of the data is empty: give a file, or a name such as {EXAMPLES}.")
     if isinstance(source, str | Path):
         return str(source)
     if isinstance(source, list | tuple) and source and all(isinstance(part, str | Path) for part in source):

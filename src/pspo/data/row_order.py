@@ -141,6 +141,8 @@ def clocks(dataset: Dataset) -> list[TimeColumn]:
     rows = np.flatnonzero(~dataset.episode_end[:-1])
     for column in range(dataset.obs_dim) if len(rows) >= CLOCK_ROWS else ():
         values = dataset.obs[:, column].astype(np.float64)
+        if not np.isfinite(values).all():  # `check` reports them
+            continue
         steps = values[rows + 1] - values[rows]
         if (step := _regular_step(steps[: 2 * MOST_ROWS])) is not None:
             jumps = rows[steps / step > 1.5]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ import numpy as np
 from pspo.core.errors import UserError
 from pspo.core.files import replacing
 from pspo.data.columns import Columns, choose
-from pspo.data.d4rl_layout import ENCODER, guess_bounds, stored_actions
+from pspo.data.d4rl_layout import ENCODER, OWN_COLUMNS, PER_ROW, guess_bounds, stored_actions
 from pspo.data.dataset import Dataset
 from pspo.data.discrete import label_array, one_hot_actions
 from pspo.data.readers.hdf5 import save_hdf5
 from pspo.data.readers.npz import save_npz
 from pspo.data.readers.parquet import METADATA
-from pspo.data.readers.tables import need_pyarrow
+from pspo.data.readers.tables import NO_COLUMNS, need_pyarrow
 
 ROWS_AT_A_TIME = 1 << 16
 
@@ -42,8 +42,13 @@ def require_writer(path: str | Path) -> Callable[[Dataset, Path], Path]:
 def lost_in(dataset: Dataset, path: str | Path) -> list[str]:
     """What the file cannot store, one sentence each."""
     suffix, lost = Path(path).suffix.lower(), []
-    if dataset.row_times is not None:
-        lost.append("the times of the transitions are not stored: of the new file, only episodes can be held out.")
+    if suffix == ".csv" and dataset.row_times is not None:
+        lost.append("a CSV keeps no times of the transitions: of the new file, only episodes can be held out.")
+    if suffix == ".csv" and dataset.last_reward is not None:
+        count = int(np.isfinite(dataset.last_reward).sum())
+        lost.append(
+            f"a CSV keeps no rewards of last rows without a next state ({count} in all), so episodes return less there."
+        )
     if suffix == ".csv" and dataset.encoder is not None and not dataset.encoder.only_offsets:
         lost.append("a CSV keeps no encoder, so encoded columns are written as numbers; other formats keep it.")
     if (
@@ -86,20 +91,24 @@ def _lost_labels(dataset: Dataset) -> list[str]:
 def save_parquet(dataset: Dataset, path: Path) -> Path:
     """Columns of obs, action, reward, next obs, terminal, timeout; name, task, notes and what is known of the actions
     in the metadata. Discrete actions are one column of labels."""
-    need_pyarrow("writing Parquet files")
+    pa = need_pyarrow("writing Parquet files")
     from pyarrow import parquet
 
     labels = {"name": dataset.name, "task": dataset.task, "notes": list(dataset.notes)}
     labels |= {"reward_name": dataset.reward_name} if dataset.reward_name else {}
     labels |= {key: array.tolist() for key, array in stored_actions(dataset).items()}
     labels |= {} if dataset.encoder is None else {ENCODER: dataset.encoder.as_json()}
-    schema = _schema(dataset).with_metadata({METADATA: json.dumps(labels)})
+    per_row = _per_row(dataset)
+    labels |= {OWN_COLUMNS: [*per_row]} if per_row else {}
+    labels |= {"time_name": dataset.time_name} if dataset.row_times is not None else {}
+    more = [(name, pa.array(array[:0]).type) for name, array in per_row.items()]
+    schema = pa.schema([*_schema(dataset), *more]).with_metadata({METADATA: json.dumps(labels)})
     with (
         replacing(path) as temporary,
         # A dictionary is useless for noisy floats; checksums let a reader notice a flipped bit.
         parquet.ParquetWriter(temporary, schema, use_dictionary=False, write_page_checksum=True) as file,
     ):
-        for batch in _batches(dataset, schema):
+        for batch in _batches(dataset, schema, more=per_row):
             file.write_batch(batch)
     return path
 
@@ -167,7 +176,15 @@ def _are_recognised(obs: list[str], action: list[str]) -> bool:
     return (chosen["obs"], chosen["action"], chosen.get("next_obs")) == (obs, action, following)
 
 
-def _batches(dataset: Dataset, schema: Any, offsets: np.ndarray | None = None) -> Iterator[Any]:
+def _per_row(dataset: Dataset) -> dict[str, np.ndarray]:
+    """What else is known of the rows, by name."""
+    arrays = {name: getattr(dataset, name) for name in PER_ROW}
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _batches(
+    dataset: Dataset, schema: Any, offsets: np.ndarray | None = None, more: Mapping[str, np.ndarray] = NO_COLUMNS
+) -> Iterator[Any]:
     """Rows in batches; an unknown next state is an empty cell."""
     import pyarrow as pa
 
@@ -184,6 +201,7 @@ def _batches(dataset: Dataset, schema: Any, offsets: np.ndarray | None = None) -
             dataset.terminal[rows],
             dataset.timeout[rows],
             *([] if dataset.propensity is None else [dataset.propensity[rows]]),
+            *(array[rows] for array in more.values()),
         ]
         yield pa.record_batch([pa.array(column) for column in columns], schema=schema)
 

@@ -72,7 +72,7 @@ def order_in_time(
 
     copies, notes = _copies(times, place, content, where)
     rows = np.lexsort((times.values, place))  # stable: rows of the same time stay in the order of the table
-    moved = np.flatnonzero(rows[1:] < rows[:-1])
+    moved = np.flatnonzero((rows[1:] < rows[:-1]) & (place[rows[1:]] == place[rows[:-1]]))
     if moved.size:
         row = int(rows[moved[0] + 1])
         notes.append(

@@ -28,7 +28,7 @@ from pspo.evaluation.verdict_update import FILE_NAME
 from pspo.policies.policy import Policy
 from pspo.runs.directory import Run
 
-SEARCHED = 8000  # rows: half of them are compared with the other half
+SEARCHED = 8000  # transitions: half of them are compared with the other half
 
 
 def compare_run(

@@ -123,5 +123,5 @@ def _shown(interval: MeanReturn) -> str:
 
 def _about_dataset(logged: MeanReturn) -> str:
     if np.isnan(logged.value):
-        return "The dataset's own return is unknown: its episodes were cut before so many steps."
+        return "The dataset's own return is unknown: its episodes were cut before that many steps."
     return f"The dataset's own episodes return {_shown(logged)}."

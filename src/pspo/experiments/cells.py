@@ -1,6 +1,7 @@
 """The cells of a grid: one run each, in a directory whose name says what it holds.
 
-    ROOT/runs/DATASET/METHOD-PRESET/seed-S      (and a short hash of the settings, where some were changed by hand)
+    ROOT/runs/DATASET/METHOD-PRESET/seed-S      (and the minutes of a budget, and a short hash of the settings, where
+                                                 some were changed by hand)
 
 Experiments under one root share their runs: PSPO in the ablations is the PSPO of the other tables.
 """
@@ -76,7 +77,7 @@ class GridCell:
 
     def config(self) -> Any:
         values = preset(self.algo, self.preset, self.source.task, self.source.name)
-        return build(get_algorithm(self.algo).Config, values, self.settings)
+        return build(get_algorithm(self.algo).Config, values, self.settings, algo=self.algo)
 
     def request(self) -> TrainRequest:
         return TrainRequest(
@@ -112,6 +113,7 @@ def expand(
     preset: str,
     settings: dict[str, Any],
     episodes: int | None = None,
+    minutes: float | None = None,
     threads: int = 1,
 ) -> list[GridCell]:
     """All cells, seed by seed: a grid that is stopped early has every method once before it has any twice."""
@@ -121,16 +123,19 @@ def expand(
         for seed in seeds
         for source in sources
         for method in methods
-        for run in [root / "runs" / source.name / _folder(method, preset, settings, episodes) / f"seed-{seed}"]
+        for folder in [_folder(f"{method}-{preset}", settings, episodes, minutes)]
+        for run in [root / "runs" / source.name / folder / f"seed-{seed}"]
     ]
 
 
-def _folder(method: str, preset: str, settings: dict[str, Any], episodes: int | None) -> str:
+def _folder(name: str, settings: dict[str, Any], episodes: int | None, minutes: float | None) -> str:
+    if minutes is not None:
+        name += f"-{minutes:g}min"
     changed = settings | ({} if episodes is None else {"episodes": episodes})
     if not changed:
-        return f"{method}-{preset}"
+        return name
     digest = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
-    return f"{method}-{preset}-{digest[:8]}"
+    return f"{name}-{digest[:8]}"
 
 
 def resolve(dataset: str, folder: Path | None) -> Source:

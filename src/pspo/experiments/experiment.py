@@ -1,13 +1,15 @@
 """`run_experiment`: one of the paper's results, from a request to a page.
 
 declarations -> cells -> check_cells -> run_cells on a backend -> collect_results -> results.json and a page
+
+With a budget (`minutes`), what an iteration costs is measured before the cells, which then have their iterations.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from pspo.core.config import setting_word
 from pspo.core.errors import UserError
 from pspo.envs.task import require_episodes
 from pspo.experiments.backends.processes import ProcessBackend
+from pspo.experiments.budget import describe_budget, measure_costs, read_costs, require_budget, with_iterations
 from pspo.experiments.cells import GridCell, expand, resolve
 from pspo.experiments.declarations import get_experiment
 from pspo.experiments.grid import check_cells, collect_results, run_cells
@@ -49,6 +52,8 @@ class ExperimentRequest:
     """Episodes of each final evaluation; None is the task's own number."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Changes to every method's preset."""
+    minutes: float | None = None
+    """Of one core for every run, beyond the models that runs share; None trains for the preset's iterations."""
     threads: int = 1
 
     def __post_init__(self) -> None:
@@ -61,6 +66,8 @@ class ExperimentRequest:
         require_threads(self.threads)
         if self.episodes is not None:
             require_episodes(self.episodes)
+        if self.minutes is not None:
+            require_budget(self.minutes, self.settings)
         if self.data is not None and not Path(self.data).is_dir():
             raise UserError(f"--data {self.data} is not a folder: name the one that holds the .hdf5 files.")
 
@@ -70,10 +77,21 @@ class ExperimentRequest:
         return self.out / self.name
 
     def cells(self, absolute: bool = False) -> list[GridCell]:
-        """All runs, checked; with absolute paths for workers that run in other folders."""
+        """All runs, checked; with absolute paths for workers that run in other folders.
+
+        With a budget, what iterations cost must have been measured (`measure_costs`).
+        """
+        cells = self.grid(absolute)
+        if self.minutes is not None:
+            cells = with_iterations(cells, self.minutes, read_costs(self.out))
+        check_cells(cells)
+        return cells
+
+    def grid(self, absolute: bool = False) -> list[GridCell]:
+        """All runs, with the iterations of their presets."""
         experiment = get_experiment(self.name)
         sources = [resolve(dataset, self.data) for dataset in self.datasets or experiment.datasets]
-        cells = expand(
+        return expand(
             self.out.resolve() if absolute else self.out,
             sources=[source.absolute() for source in sources] if absolute else sources,
             methods=list(dict.fromkeys(self.methods or experiment.methods)),
@@ -81,10 +99,9 @@ class ExperimentRequest:
             preset=self.preset,
             settings=self.settings,
             episodes=self.episodes,
+            minutes=self.minutes,
             threads=self.threads,
         )
-        check_cells(cells)
-        return cells
 
     def command(self) -> str:
         """The command that gives the same results; where it runs does not change them."""
@@ -95,6 +112,7 @@ class ExperimentRequest:
             words += [option, *names] if names else []
         words += ["--data", str(self.data)] if self.data else []
         words += ["--episodes", str(self.episodes)] if self.episodes is not None else []
+        words += ["--minutes", f"{self.minutes:g}"] if self.minutes is not None else []
         words += [word for key, value in self.settings.items() for word in ("--set", setting_word(key, value))]
         words += ["--threads", str(self.threads)] if self.threads != 1 else []
         return shlex.join(words)
@@ -122,7 +140,12 @@ def run_experiment(
     if request.name == "overhead":
         return _run_overhead(request, backend, monitor)
     backend = backend or ProcessBackend(request.threads)
+    budget: dict[str, Any] = {}
+    if request.minutes is not None:
+        measure_costs(request.out, request.grid(), request.threads, monitor.message)
     cells = request.cells(absolute=backend.remote)
+    if request.minutes is not None:
+        budget = describe_budget(cells, request.minutes, read_costs(request.out))
     experiment, folder = get_experiment(request.name), request.folder
     failures: dict[str, str] = {}
 
@@ -130,6 +153,7 @@ def run_experiment(
         """Save results as they come: a grid that is killed keeps those it has."""
         failures.update({name: failure} if failure else {})
         results = collect_results(request.name, experiment, cells, failures, folder, request.command())
+        results = replace(results, budget=budget)
         save(results, folder)
         return results
 
@@ -159,7 +183,7 @@ def _run_overhead(request: ExperimentRequest, backend: Backend | None, monitor: 
 
 def require_overhead(request: ExperimentRequest) -> None:
     """The overhead table is timed on random data: what concerns datasets and runs has no meaning there."""
-    for option in ("datasets", "data", "episodes", "settings"):
+    for option in ("datasets", "data", "episodes", "settings", "minutes"):
         if getattr(request, option):
             name = {"settings": "set"}.get(option, option)
             raise UserError(f"overhead is timed on random data in one process: leave --{name} out.")

@@ -38,7 +38,7 @@ AT_CHUNK_START = {"starts": 500, "adversary_steps": 5}
 """Settings that size the work at the start of a chunk, and how much of it is timed: the cost is proportional."""
 SIZES = (
     *("width", "depth", "batch", "critics", "samples", "action_samples", "active", "next_pairs", "candidates", "paths"),
-    *("starts", "rollout_horizon", "chunk", "adversary_steps", "form", "model.pool", "model.width", "model.depth"),
+    *("starts", "rollout_horizon", "chunk", "adversary_steps", "model.pool", "model.width", "model.depth"),
 )
 """Settings that an iteration's cost depends on: the result keeps these."""
 # The size of D4RL's Hopper with the networks of the offline model-based literature. `depth` counts hidden layers.

@@ -1,7 +1,7 @@
 """What an experiment would run: every cell with its state, and how long it takes as far as that is known.
 
 Minutes come from finished runs of the same algorithm, preset and task. `time_cells` measures instead, with a few steps
-of every method, which takes minutes itself.
+of every method, which takes minutes itself. With a budget a run takes its minutes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from pspo.algorithms import get_algorithm, get_algorithm_for
 from pspo.core.config import flatten
 from pspo.core.errors import UserError
 from pspo.data.dataset import Dataset
+from pspo.experiments.budget import cost_of, read_costs, with_iterations
 from pspo.experiments.cells import GridCell, by_method, models_key
+from pspo.experiments.grid import check_cells
 from pspo.runs.directory import Run
 from pspo.training.cost import Shape, estimate_cost
 from pspo.training.dry_run import data_or_shape, span
@@ -28,8 +30,8 @@ class Cost:
     """Of one run, with one worker."""
 
     training_seconds: float
-    fitting_seconds: float
-    """Of models and the like before training; runs that share their models pay once."""
+    fitting_seconds: float | None
+    """Of models and the like before training; runs that share their models pay once. None: not known."""
     bytes: int | None = None
     """Of memory at the peak; only a measurement tells."""
 
@@ -40,6 +42,8 @@ class PlanRow:
 
     cells: list[GridCell]
     cost: Cost | None = None
+    iterations: int | None = None
+    """None where a budget determines them and costs have not been measured yet."""
 
     @property
     def unfinished(self) -> list[GridCell]:
@@ -49,18 +53,36 @@ class PlanRow:
         first, last, done = self.cells[0], self.cells[-1], len(self.cells) - len(self.unfinished)
         seeds = f"{first.seed} to {last.seed}" if len(self.cells) > 1 else str(first.seed)
         state = f"{done} of {len(self.cells)} finished" if done else "to be run"
+        iterations = "-" if self.iterations is None else f"{self.iterations:,}"
         length = span(self.cost.training_seconds) if self.cost else "-"
         memory = f"{self.cost.bytes / 2**30:.1f} GiB" if self.cost and self.cost.bytes is not None else "-"
-        return f"{first.source.name:<26}{first.method:<24}{seeds:<14}{state:<20}{length:>14}{memory:>10}"
+        what = f"{first.source.name:<26}{first.method:<24}{seeds:<14}{state:<20}"
+        return f"{what}{iterations:>12}{length:>14}{memory:>10}"
 
 
-HEADER = f"{'dataset':<26}{'method':<24}{'seeds':<14}{'state':<20}{'a run':>14}{'memory':>10}"
+HEADER = f"{'dataset':<26}{'method':<24}{'seeds':<14}{'state':<20}{'iterations':>12}{'a run':>14}{'memory':>10}"
 
 
 def plan_cells(root: Path, cells: Sequence[GridCell]) -> list[PlanRow]:
     """At once: nothing is timed, loaded or written. Costs come from finished runs under `root`."""
     known = _known_costs(root)
-    return [PlanRow(group, _scaled(known, group[0])) for group in by_method(cells)]
+    return [PlanRow(group, _scaled(known, group[0]), group[0].config().steps) for group in by_method(cells)]
+
+
+def plan_budget(root: Path, cells: Sequence[GridCell], minutes: float) -> list[PlanRow]:
+    """The same with a budget: iterations where costs have been measured before, and training that takes its minutes."""
+    costs, known = read_costs(root), _known_costs(root)
+    rows = []
+    for group in by_method(cells):
+        fitted = _scaled(known, group[0])
+        cost = Cost(60.0 * minutes, fitted.fitting_seconds if fitted else None)
+        if cost_of(costs, group[0]) is None:
+            rows.append(PlanRow(group, cost))
+            continue
+        fixed = with_iterations(group, minutes, costs)
+        check_cells(fixed)
+        rows.append(PlanRow(fixed, cost, fixed[0].config().steps))
+    return rows
 
 
 def time_cells(rows: Sequence[PlanRow], message: Callable[[str], None]) -> list[PlanRow]:
@@ -88,18 +110,26 @@ def describe(rows: Sequence[PlanRow], at_once: int) -> list[str]:
         lines.append(f"time             not known for {', '.join(unknown)}: {HOW_TO_TIME}")
         return lines
     fitting, training = _fitting_seconds(rows), sum(len(r.unfinished) * r.cost.training_seconds for r in rows if r.cost)
-    lines.append(f"models           at most {span(fitting)} of one worker; models in the cache cost nothing")
+    if any(row.iterations is None for row in rows):
+        lines.append("iterations       not known everywhere: measured when the experiment starts")
+    models = "not known before a run of each method has finished"
+    if fitting is not None:
+        models = f"at most {span(fitting)} of one worker; models in the cache cost nothing"
+    lines.append(f"models           {models}")
     lines.append(f"training         {span(training)} of one worker")
-    lines.append(f"total            about {span((training + fitting) / at_once)} with {at_once} at once")
+    rest = " and the models" if fitting is None else ""
+    lines.append(f"total            about {span((training + (fitting or 0.0)) / at_once)}{rest} with {at_once} at once")
     return lines
 
 
-def _fitting_seconds(rows: Sequence[PlanRow]) -> float:
-    """Runs that share their models fit them once."""
+def _fitting_seconds(rows: Sequence[PlanRow]) -> float | None:
+    """Runs that share their models fit them once. None where it is not known of some."""
     seconds: dict[str, float] = {}
     for row in rows:
         for cell in row.unfinished if row.cost else ():
             assert row.cost
+            if row.cost.fitting_seconds is None:
+                return None
             name = models_key(cell.source.name, cell.config(), cell.seed) or cell.name
             seconds[name] = max(seconds.get(name, 0.0), row.cost.fitting_seconds)
     return sum(seconds.values())

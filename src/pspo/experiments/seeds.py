@@ -70,7 +70,7 @@ def train_seeds(
     if request.episodes is not None:
         require_episodes(request.episodes)
     # Unknown keys and values are reported before a start.
-    config = build(get_algorithm(request.algo).Config, request.settings)
+    config = build(get_algorithm(request.algo).Config, request.settings, algo=request.algo)
     caution_settings(request.algo, config, request.caution)
     name = f"{Path(request.dataset.split(',')[0]).stem}-{request.algo}-{request.preset}-seeds"
     folder = Path(out) if out else free_path(name)

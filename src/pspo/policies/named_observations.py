@@ -13,12 +13,13 @@ import numpy as np
 
 from pspo.core.column_names import positions
 from pspo.core.errors import UserError
+from pspo.data.arrays import without_mask
 from pspo.data.discrete import shown
 from pspo.data.encoder import EncodedColumn, Encoder
 from pspo.data.raw_values import as_numbers, raw_values
 
 NO_NAMES = (
-    "this policy knows no names of its columns, as its dataset had none: give an array, with the columns in the order "
+    "this policy has no names for its columns, as its dataset had none: give an array, with the columns in the order "
     "of the dataset."
 )
 MANY = 6  # columns: of more, only the first are shown
@@ -36,6 +37,16 @@ def in_order(obs: Any, names: Sequence[str], what: str = "the observation") -> A
     given = [*columns]
     order = positions(given, [*names], what)
     return np.stack(_same_shapes([as_numbers(given[i], columns[given[i]]) for i in order], names), axis=-1)
+
+
+def plain_observations(obs: Any, names: Sequence[str], columns: int) -> np.ndarray:
+    """(..., columns) float32, where every column is a number."""
+    array = np.asarray(obs := without_mask(in_order(obs, names)))
+    if array.dtype.kind not in "biuf":
+        array = as_numbers("observation", obs)
+    if array.ndim == 0 or array.shape[-1] != columns:
+        raise UserError(f"an observation has {columns} numbers, not shape {array.shape}.")
+    return array.astype(np.float32, copy=False)
 
 
 def raw_columns(obs: Any, encoder: Encoder, what: str = "the observation") -> list[np.ndarray]:

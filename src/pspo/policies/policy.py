@@ -17,7 +17,7 @@ from pspo.data.encoder import Encoder, encoder_from_json
 from pspo.data.normalise import Normaliser
 from pspo.policies.heads import ACTIVATIONS, KINDS, Net, categorical_logits
 from pspo.policies.labels import choose_label, probabilities, require_categorical, require_defined
-from pspo.policies.named_observations import describe, in_order, raw_columns, require_names
+from pspo.policies.named_observations import describe, plain_observations, raw_columns, require_names
 
 FORMAT = "pspo-policy-2"
 FILE_NAME = "policy.safetensors"
@@ -103,10 +103,7 @@ class Policy:
         """Raw observations as the dataset of its training has them, (..., obs_dim) float32."""
         if self.encoder is not None:
             return self.encoder.encode(raw_columns(obs, self.encoder))
-        obs = np.asarray(in_order(obs, self.observation_names), dtype=np.float32)
-        if obs.ndim == 0 or obs.shape[-1] != self.obs_dim:
-            raise UserError(f"an observation has {self.obs_dim} numbers, not shape {obs.shape}.")
-        return obs
+        return plain_observations(obs, self.observation_names, self.obs_dim)
 
     def act_encoded(self, obs: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
         """The action for observations as the dataset has them; a discrete one as a one-hot vector."""

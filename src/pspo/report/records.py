@@ -84,6 +84,8 @@ class Results:
     machine: dict[str, Any] = field(default_factory=dict)
     costs: dict[str, Any] = field(default_factory=dict)
     """For the overhead table: milliseconds by method."""
+    budget: dict[str, Any] = field(default_factory=dict)
+    """Where all runs had equal time: the minutes, and the iterations that they bought each method on each dataset."""
 
     def of(self, dataset: str, method: str) -> list[Record]:
         """The runs of a method on a dataset, one per seed."""

@@ -18,6 +18,7 @@ from pspo.runs.schema import (
     is_text,
     list_of,
     or_none,
+    with_all,
     with_keys,
 )
 
@@ -47,6 +48,19 @@ def _is_printed(value: Any) -> bool:
 
 
 _are_quartiles = by_name(_is_finite)
+_is_bought = with_all(
+    {
+        **dict.fromkeys(("dataset", "method"), is_text),
+        "steps": is_count,
+        **dict.fromkeys(("iteration_seconds", "start_seconds"), _is_finite),
+    }
+)
+
+
+def _is_budget(value: Any) -> bool:
+    return value == {} or with_all({"minutes": _is_finite, "runs": list_of(_is_bought)})(value)
+
+
 RECORD: dict[str, Fits] = {
     **dict.fromkeys(("dataset", "method", "algo", "preset", "message", "run", "command"), is_text),
     "seed": is_count,
@@ -63,6 +77,7 @@ RESULTS: dict[str, Fits] = {
     "records": list_of(with_keys(RECORD)),
     "published": by_name(lambda value: _is_printed(value) or by_name(_is_printed)(value)),
     "machine": with_keys({"libraries": by_name(is_text), "cores": is_count}),
+    "budget": _is_budget,
     "costs": by_name(with_keys(dict.fromkeys(("iteration_milliseconds", "inference_milliseconds"), _are_quartiles))),
 }
 
@@ -81,7 +96,7 @@ def _new_record(record: Any) -> Any:
     if isinstance(record.get("result"), dict):
         record["result"] = new_metrics(record["result"])
     if isinstance(record.get("settings"), dict):
-        record["settings"] = new_settings(record["settings"])
+        record["settings"] = new_settings(record["settings"], str(record.get("algo", "")))
     if isinstance(record.get("curve"), list):
         record["curve"] = [new_metrics(point) if isinstance(point, dict) else point for point in record["curve"]]
     return record

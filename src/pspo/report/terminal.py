@@ -17,7 +17,7 @@ ROWS = (
     ("episodes", "episodes", None),
     ("model_return", "model-estimated return", None),
     ("dataset_return", "  the dataset's own", None),
-    ("model_steps", "  both over at most so many steps", None),
+    ("model_steps", "  horizon of both, in steps", None),
     ("posterior_entropy", "posterior entropy (1 = uniform)", None),
     ("steps", "iterations", None),
     ("seconds", "seconds", None),

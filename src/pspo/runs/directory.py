@@ -59,7 +59,7 @@ class Run:
             content = new_metrics(content)
         content = require_shape(path, name, content, needed)
         if name == "config" and "settings" in content:
-            content["settings"] = new_settings(content["settings"])
+            content["settings"] = new_settings(content["settings"], content.get("algo", ""))
         return content
 
     def write(self, name: str, value: Any) -> None:

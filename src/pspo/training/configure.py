@@ -15,9 +15,9 @@ def configure(
     algorithm: Algorithm, algo: str, of_preset: dict[str, Any], settings: dict[str, Any] | None, caution: str
 ) -> tuple[Any, str]:
     """The config, and one line on what the caution changes, empty for `normal`. Settings win over the caution."""
-    normal = build(algorithm.Config, of_preset)
+    normal = build(algorithm.Config, of_preset, algo=algo)
     cautious = caution_settings(algo, normal, caution)
-    config = build(algorithm.Config, of_preset, cautious, settings or {})
+    config = build(algorithm.Config, of_preset, cautious, settings or {}, algo=algo)
     return config, about_caution(caution, normal, cautious) if cautious else ""
 
 

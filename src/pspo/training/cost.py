@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pspo.algorithms.contract import Algorithm
 from pspo.core.memory import peak_memory
+from pspo.core.progress import silent
 from pspo.data.batches import device_dataset
 from pspo.data.dataset import Dataset
 from pspo.data.readers.file_checks import PEAK
@@ -51,6 +53,14 @@ class Phase(NamedTuple):
         return self.steps * self.step_seconds
 
 
+class IterationCost(NamedTuple):
+    """Seconds of one core, which other load on the machine does not change."""
+
+    iteration_seconds: float
+    start_seconds: float
+    """Once, before the first iteration: new networks, and behaviour cloning where an algorithm begins with it."""
+
+
 class CostEstimate(NamedTuple):
     phases: list[Phase]
     bytes: int
@@ -63,13 +73,10 @@ class CostEstimate(NamedTuple):
 def estimate_cost(algorithm: Algorithm, config: Any, data: Dataset | Shape) -> CostEstimate:
     """Time per phase and peak memory of a run with this configuration on data of this shape."""
     shape = Shape(data.size, data.obs_dim, data.action_dim) if isinstance(data, Dataset) else data
-    sample = (
-        _sample(data) if isinstance(data, Dataset) else random_dataset(data._replace(size=min(data.size, SAMPLE_SIZE)))
-    )
-    clock = _Clock()
+    sample, clock = _sample(data), _Clock()
     with temporary_cache():
         setup, _ = algorithm.prepare(_shortened(config), sample, 0, clock)
-        iteration = _time_iteration(algorithm, config, setup, sample)
+        iteration = _time_iteration(algorithm, config, setup, sample)[0]
     phases = []
     for name, part in FITTED.items():
         if name in clock.step_seconds:
@@ -81,8 +88,18 @@ def estimate_cost(algorithm: Algorithm, config: Any, data: Dataset | Shape) -> C
     return CostEstimate(phases, _memory(config, shape, setup, in_file))
 
 
-def _sample(data: Dataset) -> Dataset:
+def iteration_cost(algorithm: Algorithm, config: Any, data: Dataset | Shape) -> IterationCost:
+    """What training costs once everything is fitted, in seconds of one core."""
+    sample = _sample(data)
+    with temporary_cache():
+        setup, _ = algorithm.prepare(_shortened(config), sample, 0, silent)
+        return IterationCost(*_time_iteration(algorithm, config, setup, sample, time.process_time))
+
+
+def _sample(data: Dataset | Shape) -> Dataset:
     """The first transitions: in most datasets they have the same columns and grids."""
+    if isinstance(data, Shape):
+        return random_dataset(data._replace(size=min(data.size, SAMPLE_SIZE)))
     count = min(data.size, SAMPLE_SIZE)
     parts = ("obs", "action", "reward", "next_obs", "terminal", "timeout", "next_known")
     first = {name: np.array(getattr(data, name)[:count]) for name in parts}
@@ -154,33 +171,46 @@ class _Clock:
         self._last[phase] = (step, now)
 
 
-def _time_iteration(algorithm: Algorithm, config: Any, setup: Any, sample: Dataset) -> float:
+def _time_iteration(
+    algorithm: Algorithm, config: Any, setup: Any, sample: Dataset, clock: Callable[[], float] = time.perf_counter
+) -> tuple[float, float]:
+    """Seconds of an iteration with its share of what a chunk begins with, and of the first state."""
     from pspo.training.loop import compile_chunk
 
     device_data = device_dataset(sample, setup.norm, config.gamma)
-    state = jax.jit(lambda device_data, key: algorithm.init(config, setup, device_data, key))(
-        device_data, jax.random.PRNGKey(0)
+    started = clock()
+    state = jax.block_until_ready(
+        jax.jit(lambda device_data, key: algorithm.init(config, setup, device_data, key))(
+            device_data, jax.random.PRNGKey(0)
+        )
     )
+    start = clock() - started
+    state = _after_a_chunk(state, config.chunk)
     chunk = compile_chunk(algorithm, config, setup)
-    whole = _seconds(lambda: chunk(state, setup.arrays, device_data, length=ITERATIONS))
+    whole = _seconds(lambda: chunk(state, setup.arrays, device_data, length=ITERATIONS), clock)
     # The beginning of a chunk, such as rollouts, happens once per chunk, and the run has longer chunks than this one.
     begin = jax.jit(
         lambda arrays, device_data, state: algorithm.begin_chunk(
             config, setup._replace(arrays=arrays), device_data, state
         )
     )
-    beginning = min(_seconds(lambda: begin(setup.arrays, device_data, state)), whole)
-    return (whole - beginning) / ITERATIONS + beginning / config.chunk
+    beginning = min(_seconds(lambda: begin(setup.arrays, device_data, state), clock), whole)
+    return (whole - beginning) / ITERATIONS + beginning / config.chunk, start
 
 
-def _seconds(work: Callable[[], Any]) -> float:
+def _after_a_chunk(state: Any, chunk: int) -> Any:
+    """The first state as if a chunk were over: some work at the start of chunks begins with the second one (RAMBO)."""
+    return state._replace(step=jnp.full_like(state.step, chunk)) if hasattr(state, "_replace") else state
+
+
+def _seconds(work: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
     """Seconds of one call, once it is compiled; short ones are repeated."""
     jax.block_until_ready(work())
-    started, done = time.perf_counter(), 0
-    while done == 0 or time.perf_counter() - started < SHORT_SECONDS:
+    started, done = clock(), 0
+    while done == 0 or clock() - started < SHORT_SECONDS:
         jax.block_until_ready(work())
         done += 1
-    return (time.perf_counter() - started) / done
+    return (clock() - started) / done
 
 
 def _memory(config: Any, shape: Shape, setup: Any, in_file: bool) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pspo.core.errors import UserError, unknown_name
+from pspo.data.arrays import without_mask
 from pspo.data.column_order import in_order_of
 from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
@@ -147,10 +148,10 @@ def _training_data(X: Any, y: Any, arrays: dict[str, Any]) -> Any:
             "fit(X, y, rewards=..., terminals=...), or one table with all columns."
         )
     names = _column_names(X)
-    obs = X if names is None else np.stack([np.asarray(X[name]) for name in names], axis=-1)
-    actions, action_names = np.asarray(y), _column_names(y)
-    given = {OBSERVATIONS: np.asarray(obs), "actions": actions[:, None] if actions.ndim == 1 else actions}
-    given |= {name: np.asarray(array) for name, array in arrays.items() if array is not None}
+    obs = X if names is None else np.stack([np.asarray(without_mask(X[name])) for name in names], axis=-1)
+    actions, action_names = np.asarray(without_mask(y)), _column_names(y)
+    given = {OBSERVATIONS: np.asarray(without_mask(obs)), "actions": actions[:, None] if actions.ndim == 1 else actions}
+    given |= {name: np.asarray(without_mask(array)) for name, array in arrays.items() if array is not None}
     return given | {key: [*n] for key, n in (("obs_names", names), ("action_names", action_names)) if n is not None}
 
 

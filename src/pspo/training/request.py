@@ -44,7 +44,7 @@ class TrainRequest:
     def __post_init__(self) -> None:
         source = source_text(self.dataset)
         if source is None:
-            raise UserError("a request names its dataset: save data that are in memory to a file first.")
+            raise UserError("a request needs a dataset by name or path: save data that are in memory to a file first.")
         object.__setattr__(self, "dataset", source)
         columns = {role: list(patterns) for role, patterns in as_columns(self.columns).given().items()}
         object.__setattr__(self, "columns", columns or None)

@@ -71,12 +71,7 @@ def train(
     "episode". `episodes` of the final evaluation default to the task's own number. `monitor` receives progress,
     messages and metrics. Raises `UserError` for bad input, and `Diverged` where a number is not finite.
     """
-    check_tracker(monitor.tracker)
-    get_algorithm(algo)  # an unknown name is refused before the data are read
-    if not 0 <= seed < 2**31:
-        raise UserError(f"seed={seed} is out of range: it must be a whole number from 0 to {2**31 - 1}.")
-    if episodes is not None:
-        require_episodes(episodes)
+    _refuse_before_reading(algo, seed, episodes, monitor)
     columns, _ = columns_with_map(dataset, columns)
     whole = load_dataset(dataset, columns, task, monitor.progress)
     data, held_out, kept = hold_out(whole, holdout, holdout_by)
@@ -91,27 +86,16 @@ def train(
     if data.task:
         get_task(data.task).require_fit(f"the dataset '{source}'", data)
         get_task(data.task).require()
+    path = out or free_path(f"{data.name}-{algo}-{preset}-seed{seed}")
     description = {
         "algo": algo,
-        "dataset": source,
-        "name": data.name,
-        "columns": columns and columns.given(),
-        **({"holdout": kept.as_dict()} if kept else {}),
-        "names": {"obs": [*data.obs_names], "action": [*data.action_names]},
-        "encoder": data.encoder and data.encoder.as_json(),
-        **({"action_labels": [*data.action_labels]} if data.discrete else {}),
-        "task": data.task,
+        **_describe_data(source, data, columns, kept),
         "preset": preset,
         "seed": seed,
         "episodes": episodes or (get_task(data.task).default_episodes if data.task else 0),
+        "settings": flatten(config),
     }
-    manifest = describe_machine() | {"data_hash": data.hash, "seed": seed, "timings": {}}
-    if held_out is not None:
-        manifest["holdout_hash"] = held_out.hash
-    if origin := external().get(algo):
-        manifest["algorithm"] = origin  # to be read by people: what it names is never imported
-    path = out or free_path(f"{data.name}-{algo}-{preset}-seed{seed}")
-    run = create(path, {"config": description | {"settings": flatten(config)}, "manifest": manifest})
+    run = create(path, {"config": description, "manifest": _describe_origin(algo, seed, data, held_out)})
     if about:
         monitor.message(about)
     with writing(run):
@@ -121,6 +105,40 @@ def train(
             if not run.metrics():
                 discard(run)  # refused before the first step: there is nothing to resume
             raise
+
+
+def _refuse_before_reading(algo: str, seed: int, episodes: int | None, monitor: Monitor) -> None:
+    """What can be known to be wrong before the data are read, which may take long."""
+    check_tracker(monitor.tracker)
+    get_algorithm(algo)
+    if not 0 <= seed < 2**31:
+        raise UserError(f"seed={seed} is out of range: it must be a whole number from 0 to {2**31 - 1}.")
+    if episodes is not None:
+        require_episodes(episodes)
+
+
+def _describe_data(source: str, data: Dataset, columns: Columns | None, kept: Holdout | None) -> dict[str, Any]:
+    """What config.json says of the data: enough to read them again in the same way."""
+    return {
+        "dataset": source,
+        "name": data.name,
+        "columns": columns and columns.given(),
+        **({"holdout": kept.as_dict()} if kept else {}),
+        "names": {"obs": [*data.obs_names], "action": [*data.action_names]},
+        "encoder": data.encoder and data.encoder.as_json(),
+        **({"action_labels": [*data.action_labels]} if data.discrete else {}),
+        "task": data.task,
+    }
+
+
+def _describe_origin(algo: str, seed: int, data: Dataset, held_out: Dataset | None) -> dict[str, Any]:
+    """manifest.json: the machine, the data, and where the algorithm came from."""
+    manifest = describe_machine() | {"data_hash": data.hash, "seed": seed, "timings": {}}
+    if held_out is not None:
+        manifest["holdout_hash"] = held_out.hash
+    if origin := external().get(algo):
+        manifest["algorithm"] = origin  # to be read by people: what it names is never imported
+    return manifest
 
 
 def _about(data: Dataset, kept: Holdout | None) -> list[str]:
@@ -148,7 +166,7 @@ def resume(path: str | Path, dataset: Any = None, *, monitor: Monitor = Monitor(
     get_algorithm(description["algo"], manifest.get("algorithm"))  # a changed one is refused before the data are read
     data = own_dataset(run, source=dataset, progress=monitor.progress)
     algorithm = get_algorithm_for(data, description["algo"], manifest.get("algorithm"))
-    config = build(algorithm.Config, description["settings"])
+    config = build(algorithm.Config, description["settings"], algo=description["algo"])
     with writing(run):
         return _work(run, algorithm, config, data, lambda: _held_out(run, dataset, monitor.progress), monitor)
 

@@ -1,8 +1,7 @@
-"""MOReL: where rollouts halt and what a halt pays, both thresholds, and its two forms, against NumPy."""
+"""MOReL: where rollouts halt and what a halt pays, and both thresholds, against NumPy."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -15,15 +14,14 @@ from pspo.algorithms.morel import algorithm as morel
 from pspo.algorithms.morel import npg as morel_npg
 from pspo.core.config import build
 from pspo.core.errors import UserError
+from pspo.core.renamed import new_settings
 from pspo.data.normalise import fit_normaliser
 from pspo.dynamics.ensemble import Ensemble
 from pspo.dynamics.pool import Pool
-from pspo.nets.actors import LinearGaussian, TanhGaussian
+from pspo.nets.actors import LinearGaussian
 from pspo.nets.mlp import MLP
-from pspo.policies.policy import from_network
-from tests.algorithms.baseline_cases import made_data, made_state
-from tests.algorithms.contract_cases import CHUNK, LEARNERS, make_case
-from tests.algorithms.tiny_task import score, tiny_dataset
+from tests.algorithms.baseline_cases import made_data
+from tests.algorithms.tiny_task import tiny_dataset
 from tests.arrays import f32
 from tests.dynamics.dynamics_cases import made_ensemble, plain_norm, predict_by_hand, unlimited
 
@@ -32,7 +30,7 @@ KEY = jax.random.PRNGKey(7)
 
 def test_the_defaults_are_the_authors() -> None:
     config = morel.Config()
-    assert (config.form, config.pessimism, config.caution, config.halt_penalty) == ("npg", "max", 3.0, 0.0)
+    assert (config.pessimism, config.caution, config.halt_penalty) == ("max", 3.0, 0.0)
     assert (config.paths, config.rollout_horizon, config.elites, config.gae) == (50, 700, 4, 0.97)
     assert (config.step_size, config.cg_steps, config.damping, config.fisher_batch) == (0.02, 20, 1e-3, 0)
     assert (config.log_std, config.log_std_min, config.log_std_max) == (-0.25, -1.0, 1.0)
@@ -115,49 +113,6 @@ def test_paths_start_where_episodes_do_or_anywhere() -> None:
     assert shares[1.0] == [0.0, 0.0, 1.0]
 
 
-def test_in_the_sac_form_a_halt_ends_with_the_lowest_reward_less_the_penalty(monkeypatch) -> None:
-    obs, action = np.array([[0.0, 0.0], [1.0, 0.5], [2.0, -0.25]]), np.array([[0.3], [-0.9], [0.0]])
-    member, noise = np.array([0, 1, 1]), np.random.default_rng(0).normal(scale=1e-3, size=(3, 3))
-    monkeypatch.setattr(morel, "random_member", lambda *_: jnp.asarray(member))
-    monkeypatch.setattr(morel, "outcome_noise", lambda *_: f32(noise))
-
-    class Actor:
-        def unit_action(self, features: Any, key: Any) -> Any:
-            return f32(action)
-
-    config, lowest = morel.Config(form="sac", halt_penalty=PENALTY), jnp.float32(-4.0)
-    fixed = {"config": config, "env": two_member_setup().model_env, "threshold": jnp.float32(THRESHOLD)}
-    step = partial(morel.halting_step, **fixed, lowest=lowest, actor=Actor())
-    next_obs, rows = jax.jit(step)(f32(obs), KEY)
-    std = 0.5 - np.log1p(np.exp(0.5))  # the soft clamp at a raw data-std of zero
-    std = np.exp(-5.0 + np.log1p(np.exp(std + 5.0)))
-    moved = np.array([[0.0, 0.1], [-0.9, 0.1], [0.0, 0.1]]) + std * noise[:, :2]
-    reward = 2.0 * (1.0 + member + std * noise[:, 2]) / 0.5
-    reward[1] = -4.0 - PENALTY / 0.5  # 0.9 / 2 is beyond the threshold
-    np.testing.assert_allclose(next_obs, obs + moved, atol=1e-5)
-    np.testing.assert_allclose(rows.reward, reward, rtol=1e-5)
-    np.testing.assert_array_equal(
-        rows.terminal, [False, True, True]
-    )  # the third ends by the task, and keeps its reward
-    np.testing.assert_array_equal(rows.action, f32(action))
-
-
-def test_the_lowest_reward_is_the_datasets() -> None:
-    config, data = morel.Config(form="sac", starts=4, rollout_horizon=1, width=4, depth=1), made_data()
-    state = made_state(morel, config)
-    assert isinstance(state, model_based.State)
-    seen = {}
-
-    def watched(config: Any, data: Any, buffer: Any, step: Any, key: Any) -> Any:
-        seen["lowest"] = float(step.keywords["lowest"])
-        return buffer, {}
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(morel, "refresh", watched)
-        morel.begin_chunk(config, two_member_setup(), data, state)
-    assert seen["lowest"] == float(np.asarray(data.transitions.reward).min())
-
-
 # The threshold
 
 
@@ -186,44 +141,21 @@ def test_the_threshold_comes_from_the_disagreement_over_the_dataset(monkeypatch)
     np.testing.assert_array_equal(setup.arrays.starts, data.obs[::10])  # the first state of every episode
 
 
-def test_the_sac_form_refuses_the_rollouts_of_the_other() -> None:
-    config = build(morel.Config, {"form": "sac"})
-    with pytest.raises(UserError, match=r"rollout_horizon=700 \(5 is usual\)"):
-        morel.prepare(config, tiny_dataset(20), 0, lambda *_: None)
-    morel.require_short_rollouts(build(morel.Config, {"form": "sac", "rollout_horizon": 5}))
-    morel.require_short_rollouts(build(morel.Config, {}))
+def test_one_transition_is_drawn_for_each_path() -> None:
+    config = build(morel.Config, {"batch": 8, "model.pool": 3})  # four elites are asked for, three exist
+    assert jax.eval_shape(lambda key: morel.draw(config, made_data(), key), KEY).reward.shape == (3 * 50,)
 
 
-# Both forms
+# Old settings
 
 
-def test_each_form_draws_what_it_needs() -> None:
-    data = made_data()
-    for form, rows in (("npg", 3 * 50), ("sac", 8)):
-        config = build(morel.Config, {"form": form, "batch": 8, "model.pool": 3})  # four are asked for, three exist
-        assert jax.eval_shape(lambda k, c=config: morel.draw(c, data, k), KEY).reward.shape == (rows,)
-        if form == "npg":
-            state = made_state(morel, morel.Config(width=4, cloning_steps=0))
-            assert morel.begin_chunk(config, two_member_setup(), data, state) == (state, None, {})
-
-
-# The other form
-
-
-@pytest.mark.slow
-def test_the_sac_form_learns_the_tiny_task_because_it_halts() -> None:
-    settings = {"form": "sac", "rollout_horizon": 1, "starts": 200, "real_ratio": 0.5, "alpha": 0.1}
-    rates = {"actor_lr": 3e-3, "critic_lr": 3e-3, "tau": 0.05}
-    scores = {}
-    for caution in (2.0, 1e-3):
-        case = make_case("morel", tiny_dataset(), **settings, **rates, caution=caution)
-        state, metrics = case.start(0), {}
-        for _ in range(30):
-            state, metrics = case.run_chunk(state)
-        assert all(np.isfinite(value) for value in metrics.values())
-        policy = case.module.policies(state)["policy"]
-        assert isinstance(policy, TanhGaussian)
-        assert int(state.step) == 30 * CHUNK
-        scores[caution] = score(from_network(policy, case.setup.norm, {}))
-    assert scores[2.0] > 0.9
-    assert scores[1e-3] < 0.8 < LEARNERS["morel"].at_least
+def test_the_form_of_old_runs_is_dropped_with_what_it_did_not_use() -> None:
+    unused = {"tau": 0.1, "actor_lr": 0.2, "starts": 7}
+    assert new_settings({"form": "npg", "caution": 2.0} | unused, "morel") == {"caution": 2.0}
+    assert build(morel.Config, {"form": "npg"}, algo="morel") == build(morel.Config)
+    old = {"form": "sac"} | unused
+    assert new_settings(old, "morel") == old
+    with pytest.raises(UserError, match=r"^the setting 'form' is gone: it is always npg now, and not sac; "):
+        build(morel.Config, unused | old, algo="morel")
+    with pytest.raises(UserError, match=r"^the setting 'tau' is gone: it had no effect on morel; leave it out\.$"):
+        build(morel.Config, {"tau": 0.1}, algo="morel")

@@ -51,3 +51,14 @@ def test_impossible_propensities_are_refused(value: float) -> None:
     density[3] = value
     with pytest.raises(UserError, match=r"the propensity is .* at row 3"):
         made_dataset(LENGTHS, ENDED, propensity=density)
+
+
+def test_a_propensity_above_one_is_a_density_and_no_probability() -> None:
+    density = np.full(LENGTHS.sum(), 1.0)
+    density[3] = 1.7
+    made_dataset(LENGTHS, ENDED, propensity=density)
+    labels = {"action": np.arange(LENGTHS.sum()) % 2, "action_labels": ("hold", "sell")}
+    with pytest.raises(UserError, match=r"the propensity is 1.7 at row 3, and that of a discrete action is a probabil"):
+        made_dataset(LENGTHS, ENDED, propensity=density, **labels)
+    density[3] = 1.0
+    made_dataset(LENGTHS, ENDED, propensity=density, **labels)

@@ -40,6 +40,7 @@ from pspo.algorithms.common.model_based import (
     store,
     update,
 )
+from pspo.algorithms.common.model_free import layer_sizes
 from pspo.algorithms.common.sac import Params, fresh_agent
 from pspo.core.config import Bounds
 from pspo.core.progress import Progress
@@ -100,11 +101,7 @@ def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> 
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, actor_key, critic_key = jax.random.split(key, 3)
-    inputs, columns, hidden = (
-        setup.norm.features,
-        data.transitions.action.shape[-1],
-        [config.width] * config.depth,
-    )
+    inputs, columns, hidden = layer_sizes(config, setup.norm, data)
     actor = TanhGaussian(mlp(actor_key, [inputs, *hidden, 2 * columns], "relu", init="torch"))
     critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="torch")
     params = Params(actor, critic, jnp.log(jnp.float32(config.alpha)))

@@ -18,6 +18,11 @@ def q_values(critic: MLP, features: Array, action: Array) -> Array:
     return apply_stack(critic, jnp.concatenate([features, action], axis=-1))[..., 0]
 
 
+def q_range(q: Array) -> dict[str, Array]:
+    """Metrics of a batch's values: critics that diverge show here first."""
+    return {"q_min": q.min(), "q_mean": q.mean(), "q_max": q.max()}
+
+
 def bellman_target(reward: Array, terminal: Array, next_value: Array, gamma: float) -> Array:
     """r + gamma V(s'); nothing follows a true terminal, and a time-out is none."""
     return jax.lax.stop_gradient(reward + gamma * jnp.where(terminal, 0.0, next_value))

@@ -38,6 +38,11 @@ def draw(config: BatchConfig, data: DeviceDataset, key: Array) -> Transitions:
     return sample_transitions(data, key, config.batch)
 
 
+def layer_sizes(config: Any, norm: Normaliser, data: DeviceDataset) -> tuple[int, int, list[int]]:
+    """Of the usual networks: inputs of a state, columns of an action, and units of the hidden layers."""
+    return norm.features, data.transitions.action.shape[-1], [config.width] * config.depth
+
+
 def begin_chunk(config: Any, setup: Any, data: DeviceDataset, state: S) -> tuple[S, None, dict[str, Array]]:
     """Nothing happens between chunks."""
     return state, None, {}

@@ -15,7 +15,7 @@ import optax
 from jax import Array
 
 from pspo.algorithms.common.discrete import all_actions
-from pspo.algorithms.common.losses import bellman_target, q_values, soft_actor_loss, td_loss, temperature_loss
+from pspo.algorithms.common.losses import bellman_target, q_range, q_values, soft_actor_loss, td_loss, temperature_loss
 from pspo.data.batches import Transitions
 from pspo.nets.actors import TanhGaussian
 from pspo.nets.categorical import CategoricalPolicy
@@ -127,8 +127,6 @@ def soft_step(
         "actor_loss": loss_actor,
         "entropy": -log_prob.mean(),
         "alpha": jnp.exp(old.log_alpha),
-        "q_min": q.min(),
-        "q_mean": q.mean(),
-        "q_max": q.max(),
+        **q_range(q),
         **extra_metrics,
     }

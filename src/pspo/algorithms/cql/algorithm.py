@@ -22,13 +22,14 @@ from jax import Array
 from pspo.algorithms.common.losses import (
     proposals,
     pushed_down,
+    q_range,
     q_values,
     sampled_target,
     soft_or_cloning_loss,
     td_loss,
     temperature_loss,
 )
-from pspo.algorithms.common.model_free import Setup, adam_by_part, begin_chunk, descend, draw, prepare
+from pspo.algorithms.common.model_free import Setup, adam_by_part, begin_chunk, descend, draw, layer_sizes, prepare
 from pspo.algorithms.common.settings import BatchConfig
 from pspo.core.config import Bounds
 from pspo.data.batches import DeviceDataset, Transitions
@@ -97,11 +98,7 @@ def optimiser(config: Config) -> optax.GradientTransformation:
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, actor_key, critic_key = jax.random.split(key, 3)
-    inputs, columns, hidden = (
-        setup.norm.features,
-        data.transitions.action.shape[-1],
-        [config.width] * config.depth,
-    )
+    inputs, columns, hidden = layer_sizes(config, setup.norm, data)
     actor = TanhGaussian(mlp(actor_key, [inputs, *hidden, 2 * columns], "relu", init="rlkit-actor"))
     critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="rlkit-critic")
     params = Params(actor, critic, jnp.float32(0.0), jnp.float32(0.0))
@@ -167,9 +164,7 @@ def update(
         "actor_loss": actor,
         "entropy": -log_prob.mean(),
         "alpha": jnp.exp(old.log_alpha),
-        "q_min": q.min(),
-        "q_mean": q.mean(),
-        "q_max": q.max(),
+        **q_range(q),
     }
 
 

@@ -17,7 +17,7 @@ import optax
 from jax import Array
 
 from pspo.algorithms.common.discrete import new_policy
-from pspo.algorithms.common.losses import bellman_target
+from pspo.algorithms.common.losses import bellman_target, q_range
 from pspo.algorithms.common.model_free import Setup, begin_chunk, descend, draw, prepare
 from pspo.algorithms.cql.algorithm import Config
 from pspo.data.batches import DeviceDataset, Transitions
@@ -84,9 +84,7 @@ def update(
         "critic_loss": error,
         "conservative_gap": push,
         "entropy": state.critic(features).entropy().mean(),
-        "q_min": q.min(),
-        "q_mean": q.mean(),
-        "q_max": q.max(),
+        **q_range(q),
     }
 
 

@@ -32,13 +32,14 @@ from jax import Array
 from pspo.algorithms.common.losses import (
     proposals,
     pushed_down,
+    q_range,
     q_values,
     sampled_target,
     soft_or_cloning_loss,
     td_loss,
     temperature_loss,
 )
-from pspo.algorithms.common.model_free import adam_by_part, begin_chunk, descend
+from pspo.algorithms.common.model_free import adam_by_part, begin_chunk, descend, layer_sizes
 from pspo.algorithms.common.settings import BatchConfig
 from pspo.algorithms.epq.behaviour import (
     PriorityConfig,
@@ -94,7 +95,9 @@ class Config(BatchConfig):
     critic_lr: Annotated[float, Bounds(0.0, 1.0)] = 3e-4
     """Learning rate of the critics."""
     actor_lr: Annotated[float, Bounds(0.0, 1.0)] = 1e-4
-    """Learning rate of actor, temperature and VAE."""
+    """Learning rate of actor and VAE."""
+    alpha_lr: Annotated[float, Bounds(0.0, 1.0)] = 0.0
+    """Learning rate of the temperature; 0 takes the actor's."""
     target_tau: Annotated[float, Bounds(0.0, 1.0)] = 0.005
     """Moving-average rate of the target critics."""
     vae: VAEConfig = field(default_factory=VAEConfig)
@@ -170,16 +173,13 @@ def optimiser(config: Config) -> optax.GradientTransformation:
         actor = optax.piecewise_constant_schedule(
             config.cloning_lr, {config.cloning_steps: config.actor_lr / config.cloning_lr}
         )
-    return adam_by_part(Params(actor, config.critic_lr, config.actor_lr, config.actor_lr))  # pyright: ignore[reportArgumentType]
+    alpha_lr = config.alpha_lr or config.actor_lr
+    return adam_by_part(Params(actor, config.critic_lr, alpha_lr, config.actor_lr))  # pyright: ignore[reportArgumentType]
 
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, actor_key, critic_key = jax.random.split(key, 3)
-    inputs, columns, hidden = (
-        setup.norm.features,
-        data.transitions.action.shape[-1],
-        [config.width] * config.depth,
-    )
+    inputs, columns, hidden = layer_sizes(config, setup.norm, data)
     actor = TanhGaussian(mlp(actor_key, [inputs, *hidden, 2 * columns], "relu", init="rlkit-actor"))
     critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="rlkit-critic")
     params = Params(actor, critic, jnp.float32(0.0), setup.arrays.vae)
@@ -274,9 +274,7 @@ def update(
         "vae_loss": behaviour,
         "entropy": -log_prob.mean(),
         "alpha": jnp.exp(old.log_alpha),
-        "q_min": q.min(),
-        "q_mean": q.mean(),
-        "q_max": q.max(),
+        **q_range(q),
     }
 
 

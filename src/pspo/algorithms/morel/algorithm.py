@@ -5,10 +5,8 @@ A policy is improved in a pessimistic MDP (definition 2): where the models disag
     disc(s, a) = max_{i,j} |f_i(s, a) - f_j(s, a)|                       (Eq. 1)
     halt where disc > threshold, with the reward r - kappa
 
-`form=npg`, the authors': behaviour cloning, outcome one natural policy gradient step (npg.py) per iteration on long
+The policy begins with behaviour cloning and takes one natural policy gradient step (npg.py) per iteration, on long
 rollouts from first states of the dataset's episodes, some in each member, without the members' noise.
-`form=sac`: MOPO's pipeline, short rollouts from any state and SAC, with halts instead of its penalty; a halt pays the
-dataset's lowest reward less kappa, as in unifloral, since SAC's values must not end at zero there.
 
 The threshold comes from disc over the dataset: its maximum over `caution` (the authors' code), or its mean plus `beta`
 standard deviations (the paper). Differences from the authors' code:
@@ -33,34 +31,32 @@ import numpy as np
 from jax import Array
 
 from pspo.algorithms.common import model_based
-from pspo.algorithms.common.model_based import PoolConfig, SoftConfig, refresh
-from pspo.algorithms.morel import npg as morel_npg
-from pspo.algorithms.morel.npg import NaturalConfig, Paths
+from pspo.algorithms.common.model_based import PoolConfig
+from pspo.algorithms.common.model_free import begin_chunk
+from pspo.algorithms.common.settings import BatchConfig
+from pspo.algorithms.morel import npg
+from pspo.algorithms.morel.npg import NaturalConfig, Paths, State
 from pspo.core.config import Bounds
-from pspo.core.errors import UserError
 from pspo.core.progress import Progress
 from pspo.data.batches import DeviceDataset, Transitions, sample_transitions
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser
 from pspo.dynamics.ensemble import Ensemble, Prediction, model_inputs
-from pspo.dynamics.model_env import ModelEnv, capacity_for, outcome_noise, random_member, rollout
+from pspo.dynamics.model_env import ModelEnv, rollout
 from pspo.dynamics.prediction_range import PredictionRange
 from pspo.dynamics.termination import Termination
 from pspo.dynamics.uncertainty import largest_pairwise_distance
-from pspo.nets.actors import LinearGaussian, TanhGaussian
+from pspo.nets.actors import LinearGaussian
 
-HEADLINE = ("rollout_return", "critic_loss")  # of the two forms
+__all__ = ["HEADLINE", "Config", "State", "begin_chunk", "draw", "init", "policies", "prepare", "update"]
+
+HEADLINE = ("rollout_return",)
 
 BLOCK = 20_000  # transitions whose disagreement is computed together
-LARGEST_BUFFER = 20_000_000  # synthetic transitions of form=sac: gigabytes
 
 
 @dataclass(frozen=True)
-class Config(NaturalConfig, SoftConfig, PoolConfig):
-    form: Literal["npg", "sac"] = "npg"
-    """How the policy is improved: natural policy gradient on long rollouts (the authors), or SAC on short ones, which
-    compares halting with the penalties of MOPO and its relatives (unifloral). Only form=sac
-    uses real_ratio, retain and the settings of SAC."""
+class Config(NaturalConfig, BatchConfig, PoolConfig):
     pessimism: Literal["max", "std"] = "max"
     """Threshold of disagreement: the dataset's largest over `caution`, or its mean plus `beta` standard deviations."""
     caution: Annotated[float, Bounds(1e-6, 1e6)] = 3.0
@@ -71,6 +67,8 @@ class Config(NaturalConfig, SoftConfig, PoolConfig):
     """kappa: taken off the reward of the step that halts, in raw units."""
     rollout_horizon: Annotated[int, Bounds(1, 10_000)] = 700
     """Steps of a rollout at most."""
+    termination: Literal["auto", "known", "learned", "none"] = "auto"
+    """Ends of rollouts: the task's own rule, a classifier, or never; auto takes the rule where there is one."""
     elites: Annotated[int, Bounds(1, 1000)] = 4
     """Members that are used, for rollouts and disagreement: those with the smallest error on the hold-out."""
 
@@ -89,14 +87,10 @@ class Setup(NamedTuple):
     norm: Normaliser
     model_norm: Normaliser
     range: PredictionRange
-    labels: None = None  # actions are quantities; what form=sac shares with the other algorithms asks
 
     @property
     def model_env(self) -> ModelEnv:
         return ModelEnv(self.arrays.pool, self.arrays.terminated, self.model_norm, self.norm, self.range)
-
-
-State = morel_npg.State | model_based.State
 
 
 def disagreement(norm: Normaliser, prediction: Prediction) -> Array:
@@ -123,19 +117,8 @@ def halting_threshold(config: Config, disc: np.ndarray) -> float:
     return float(disc.mean(dtype=np.float64) + config.beta * disc.std(dtype=np.float64))
 
 
-def require_short_rollouts(config: Config) -> None:
-    """Rollouts as long as those of form=npg would fill a buffer that no machine can hold."""
-    count = capacity_for(config.starts, config.rollout_horizon, config.retain)
-    if config.form == "sac" and count > LARGEST_BUFFER:
-        raise UserError(
-            f"form=sac would keep {count:,} synthetic transitions: lower rollout_horizon={config.rollout_horizon} "
-            f"(5 is usual), or starts={config.starts}."
-        )
-
-
 def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> tuple[Setup, dict[str, Any]]:
     """Models, termination rule, first states of episodes and the threshold; with information for the report."""
-    require_short_rollouts(config)
     (shared, norm, model_norm, within, _), info = model_based.prepare(config, dataset, seed, progress)
     pool = shared.pool.take(shared.elite)
     disc = dataset_disagreement(dataset, model_norm, pool)
@@ -147,12 +130,7 @@ def prepare(config: Config, dataset: Dataset, seed: int, progress: Progress) -> 
 
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
-    if config.form == "sac":
-        return model_based.init(config, setup, data, key)  # pyright: ignore[reportArgumentType]
-    return morel_npg.init(config, setup.norm, data, key)
-
-
-# form=npg: paths of the present policy, each in one member
+    return npg.init(config, setup.norm, data, key)
 
 
 def pessimistic_step(
@@ -188,58 +166,19 @@ def roll(config: Config, setup: Setup, policy: LinearGaussian, anywhere: Array, 
     return paths
 
 
-# form=sac: transitions of short rollouts into a buffer
-
-
-def halting_step(
-    obs: Array, key: Array, *, config: Config, env: ModelEnv, threshold: Array, lowest: Array, actor: TanhGaussian
-) -> tuple[Array, Transitions]:
-    """One step of rollouts: the policy's action, a random member's outcome; a halt is terminal and pays `lowest`."""
-    k_action, k_member, k_noise = jax.random.split(key, 3)
-    action = actor.unit_action(env.norm.encode(obs), k_action)
-    prediction = env.predict(obs, action)
-    member = random_member(k_member, jnp.arange(env.models.size), obs.shape[:1])
-    outcome = env.draw(obs, action, prediction, member, outcome_noise(k_noise, obs))
-    halted = disagreement(env.model_norm, prediction) > threshold
-    reward = jnp.where(halted, lowest - config.halt_penalty / env.norm.reward_scale, outcome.reward)
-    return outcome.next_obs, Transitions(obs, action, reward, outcome.next_obs, halted | outcome.terminal)
-
-
-def begin_chunk(
-    config: Config, setup: Setup, data: DeviceDataset, state: State
-) -> tuple[State, None, dict[str, Array]]:
-    """Between chunks, for form=sac: rollouts of the present policy into the buffer. form=npg rolls out in `update`."""
-    if isinstance(state, morel_npg.State):
-        return state, None, {}
-    key, roll_key = jax.random.split(state.key)
-    lowest, actor = data.transitions.reward.min(), state.agent.params.actor
-    fixed: dict[str, Any] = {"config": config, "env": setup.model_env, "threshold": setup.arrays.threshold}
-    step = partial(halting_step, **fixed, lowest=lowest, actor=actor)
-    buffer, metrics = refresh(config, data, state.buffer, step, roll_key)
-    return state._replace(buffer=buffer, key=key), None, metrics
-
-
-# Both
-
-
 def draw(config: Config, data: DeviceDataset, key: Array) -> Transitions:
-    """Transitions of one iteration: SAC's batch, or one for each path, which may start there."""
-    members = min(config.elites, config.model.pool)
-    return sample_transitions(data, key, config.batch if config.form == "sac" else members * config.paths)
+    """Transitions of one iteration: one for each path, which may start there."""
+    return sample_transitions(data, key, min(config.elites, config.model.pool) * config.paths)
 
 
 def update(
     config: Config, setup: Setup, context: None, state: State, batch: Transitions, key: Array
 ) -> tuple[State, dict[str, Array]]:
-    """One iteration: paths and a natural step, or SAC's step on a batch."""
-    if not isinstance(state, morel_npg.State):
-        return model_based.update(config, setup, context, state, batch, key)  # pyright: ignore[reportArgumentType]
+    """One iteration: paths, and a natural step."""
     roll_key, order_key = jax.random.split(key)
     paths, alive = roll(config, setup, state.policy, batch.obs, roll_key)
-    return morel_npg.improve(config, setup.norm, state, paths, alive, order_key)
+    return npg.improve(config, setup.norm, state, paths, alive, order_key)
 
 
 def policies(state: State) -> dict[str, Any]:
-    if isinstance(state, morel_npg.State):
-        return {"policy": state.policy}
-    return model_based.policies(state)
+    return {"policy": state.policy}

@@ -45,7 +45,7 @@ TIME_POWERS = np.arange(1, 5)
 
 @dataclass(frozen=True)
 class NaturalConfig:
-    """Settings of form=npg."""
+    """Settings of the natural policy gradient and of the behaviour cloning before it."""
 
     paths: Annotated[int, Bounds(1, 1_000_000)] = 50
     """Rollouts per member and iteration."""

@@ -28,9 +28,9 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from pspo.algorithms.common.losses import bellman_target, q_values
+from pspo.algorithms.common.losses import bellman_target, q_range, q_values
 from pspo.algorithms.common.model_based import prepare_termination
-from pspo.algorithms.common.model_free import adam_by_part, begin_chunk, descend
+from pspo.algorithms.common.model_free import adam_by_part, begin_chunk, descend, layer_sizes
 from pspo.algorithms.pmdb.config import Config
 from pspo.algorithms.pmdb.game import SampledPredictions, Units, follow, make_units, models_of, predict
 from pspo.algorithms.pmdb.values import (
@@ -122,11 +122,7 @@ def optimiser(config: Config) -> optax.GradientTransformation:
 
 def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State:
     key, actor_key, critic_key, start_key = jax.random.split(key, 4)
-    inputs, columns, hidden = (
-        setup.norm.features,
-        data.transitions.action.shape[-1],
-        [config.width] * config.depth,
-    )
+    inputs, columns, hidden = layer_sizes(config, setup.norm, data)
     actor = TanhGaussian(mlp(actor_key, [inputs, *hidden, 2 * columns], "relu", init="keras"), *LOG_STD_RANGE, True)
     critic = mlp_stack(critic_key, 2, [inputs + columns, *hidden, 1], activation="relu", init="keras")
     params, count = Params(actor, critic), config.synthetic_batch
@@ -291,9 +287,7 @@ def update(
         "pessimism": (game_step.mean_backup - game_step.target).mean(),
         "end_probability": game_step.predictions.end.mean(),
         "rollout_age": state.rollouts.age.mean(),
-        "q_min": q.min(),
-        "q_mean": q.mean(),
-        "q_max": q.max(),
+        **q_range(q),
     }
 
 

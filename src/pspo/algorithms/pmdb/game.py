@@ -42,7 +42,7 @@ def make_units(dataset: Dataset, states: str, rewards: str, gamma: float) -> tup
     There values stay within what the dataset's rewards can add up to or, without a discount, within its returns.
     """
     if rewards == "unit" and gamma == 1.0:
-        raise UserError("rewards=unit pays for every further step, and gamma=1 for ever: use rewards=std.")
+        raise UserError("rewards=unit rewards every further step, which has no limit with gamma=1: use rewards=std.")
     norm = normaliser_in(dataset, states, "raw" if rewards == "unit" else rewards, gamma)
     lowest, highest = float(dataset.reward.min()), float(dataset.reward.max())
     span = highest - lowest if highest > lowest else 1.0

@@ -33,6 +33,7 @@ import optax
 from jax import Array
 
 from pspo.algorithms.common.behaviour import load_or_fit_reference
+from pspo.algorithms.common.losses import q_range
 from pspo.algorithms.pspo.config import Config
 from pspo.algorithms.pspo.discrete import by_sums
 from pspo.algorithms.pspo.evaluation import critic_loss, fit_to_returns, real_target, value_loss
@@ -228,9 +229,7 @@ def _metrics(
         "critic_loss": losses[0],
         "value_loss": losses[1],
         "policy_loss": improved.loss,
-        "q_min": improved.q.min(),
-        "q_mean": improved.q.mean(),
-        "q_max": improved.q.max(),
+        **q_range(improved.q),
     }
 
 

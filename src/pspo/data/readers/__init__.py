@@ -1,11 +1,12 @@
 """Readers of datasets: one module per source, and helpers that several of them share.
 
-Sources: `csv`, `parquet`, `npz`, `hdf5` (files), `sql` (queries), `d4rl`, `minari`, `liquidation` (names), `frames`
-(data frames in memory), `text_arrays` (arrays of which some are texts). Helpers: `tables` (rows to a dataset),
+Sources: `csv`, `parquet`, `ipc`, `npz`, `hdf5` (files), `sql` (queries), `d4rl`, `minari`, `liquidation` (names),
+`frames` (data frames in memory), `text_arrays` (arrays of which some are texts). Helpers: `tables` (rows to a dataset),
 `named_arrays` (arrays to a dataset), `several` (tables as one), `number_columns`, `file_checks`, `download`.
 
-Only `pspo.data.load` and `pspo.data.save` call these; everything else calls `pspo.data.load_dataset`, except for D4RL's
-names and files. To add a reader, write a module here and add one row to a table in `pspo.data.load`.
+Called by pspo.data, above all by its load.py and save.py; everything else calls `pspo.data.load_dataset`, except for
+D4RL's names and files. To add a reader, write a module here and add one row to the table in `several` (tables) or in
+`pspo.data.load` (all others).
 """
 
 from pspo.data.readers.csv import load_csv

@@ -13,7 +13,8 @@ from pspo.data.readers.csv import EMPTY_CELLS, delimiter_of
 from pspo.data.readers.file_checks import require_file
 from pspo.data.readers.tables import need_pyarrow
 
-FORMATS = {".csv": "csv", ".parquet": "parquet", ".arrow": "feather", ".feather": "feather"}
+FORMATS = {"arrow": "feather"}
+"""What pyarrow calls a kind of file, where that is not its suffix."""
 
 
 def arrow_dataset_of(files: Sequence[Path], root: Path) -> Any:
@@ -21,9 +22,12 @@ def arrow_dataset_of(files: Sequence[Path], root: Path) -> Any:
     pa = need_pyarrow("reading tables")
     from pyarrow import dataset
 
-    formats = {FORMATS.get(path.suffix.lower()) for path in files}
-    if len(formats) != 1 or None in formats:
-        raise UserError(f"'{files[0]}' cannot be read with others: give tables of one kind ({', '.join(FORMATS)}).")
+    suffixes = [path.suffix.lower().removeprefix(".") for path in files]
+    formats = {FORMATS.get(suffix, suffix) for suffix in suffixes}
+    if len(formats) != 1:
+        raise UserError(
+            f"'{files[0]}' cannot be read with others: give tables of one kind, not {listed(set(suffixes))}."
+        )
     for path in files:
         require_file(path)
     kind: Any = formats.pop()

@@ -12,11 +12,18 @@ from pspo.data.columns import Columns, choose
 from pspo.data.dataset import Dataset
 from pspo.data.encode_arrays import FIT, Encoding
 from pspo.data.readers.file_checks import naming, require_file
-from pspo.data.readers.label_columns import is_text
+from pspo.data.readers.label_columns import is_number, is_text
 from pspo.data.readers.state_columns import STATES, state_kinds
 from pspo.data.readers.tables import NO_COLUMNS, Table, need_pyarrow, table_dataset
 
 DELIMITERS = ",;\t"
+OTHER_FORMATS = {
+    b"\x1f\x8b": ("compressed", "unpack it"),
+    b"PK\x03\x04": ("a zip archive", "unpack it"),
+    b"PAR1": ("a Parquet file", "name it .parquet"),
+    b"\xff\xfe": ("in UTF-16", "save it as UTF-8"),
+    b"\xfe\xff": ("in UTF-16", "save it as UTF-8"),
+}
 EMPTY_CELLS = ["", "NA", "N/A", "null", "NULL"]  # nan is not among them: it is a value, not a missing one
 
 
@@ -35,8 +42,17 @@ def csv_table(path: Path, columns: Columns, more: Mapping[str, Any] = NO_COLUMNS
     """
     need_pyarrow("reading CSV files")
     require_file(path)
+    _refuse_other_formats(path)
     with naming(path), _in_one_sentence():
         return _table(path, columns, more, encoding)
+
+
+def _refuse_other_formats(path: Path) -> None:
+    with open(path, "rb") as file:
+        begin = file.read(4)
+    for mark, (what, remedy) in OTHER_FORMATS.items():
+        if begin.startswith(mark):
+            raise UserError(f"'{path}' is no CSV file but {what}: {remedy}.")
 
 
 @contextlib.contextmanager
@@ -47,6 +63,8 @@ def _in_one_sentence() -> Iterator[None]:
         yield
     except (pa.ArrowException, UnicodeError, MemoryError, OSError) as error:
         reason = str(error).split("\n")[0].removeprefix("CSV parse error: ")[:200].rstrip(".")
+        if "straddles two block" in reason:
+            reason = "a line is longer than 1 MiB"
         raise UserError(f"the CSV cannot be read ({reason}): correct or write it again.") from None
 
 
@@ -82,7 +100,7 @@ def _table(path: Path, columns: Columns, more: Mapping[str, Any], encoding: Enco
             kinds[name] = _state_kind(state, guess(name)) if state else _kind(role, kind, columns.is_discrete)
 
     def batches(names: list[str]) -> Iterator[Any]:
-        wanted = {name: kinds.get(name, pa.float32()) for name in names}
+        wanted = {name: kinds.get(name, types[name]) for name in names}
         with _in_one_sentence():
             try:
                 with _open(path, parse, wanted) as reader:
@@ -98,7 +116,7 @@ def _table(path: Path, columns: Columns, more: Mapping[str, Any], encoding: Enco
 
     def declared(name: str) -> Any:
         """Of actions what they are in the file: labels are read as float64."""
-        return guess(name) if name in chosen["action"] else kinds[name]
+        return guess(name) if name in chosen["action"] else kinds.get(name, types[name])
 
     return Table(names, _count_lines(path), batches, exact=False, wide_batches=wide_batches, kind=declared)
 
@@ -131,15 +149,7 @@ def _state_kind(state: str, guessed: Any) -> Any:
 
 def _are_mostly_numbers(cells: Any) -> bool:
     texts = [text for text in cells.unique().to_pylist() if text is not None]
-    return sum(map(_is_number, texts)) > 0.5 * len(texts) > 0
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return sum(map(is_number, texts)) > 0.5 * len(texts) > 0
 
 
 def _open(path: Path, parse: Any, kinds: dict[str, Any]) -> Any:

@@ -18,6 +18,7 @@ from pspo.data.d4rl_layout import (
     MAX_CHARACTERS,
     arrays_for_d4rl,
     stored_actions,
+    time_labels,
     too_long,
 )
 from pspo.data.dataset import Dataset
@@ -82,7 +83,8 @@ def _read(file: Any, path: Path, columns: Columns | None, encoding: Encoding) ->
             encoding,
         )
     unread = [key for key in names if key not in KNOWN_KEYS and key not in USUAL_GROUPS]
-    loaded = labels | {key: _array(file, key) for key in wanted if key not in tables} | tables
+    loaded = {key: _array(file, key, exact=key == "row_times") for key in wanted if key not in tables}
+    loaded = labels | loaded | tables
     return Dataset.from_arrays(loaded, unread, encoding)
 
 
@@ -136,6 +138,11 @@ def _array(file: Any, key: str, exact: bool = False) -> Any:
 
 def _texts(key: str, stored: Any) -> Any:
     """Read one by one: many texts may be one long text of the file, which would take its size many times."""
+    import h5py
+
+    if h5py.check_string_dtype(stored.dtype) is None:
+        kind = "references or lists" if stored.dtype.kind == "O" else f"values of type {stored.dtype}"
+        raise UserError(f"'{key}' holds {kind}: give real numbers.")
     if (count := int(np.prod(stored.shape))) > MAX_TEXTS:
         raise UserError(f"'{key}' holds {count} texts, and at most {MAX_TEXTS} are read: give numbers.")
     if stored.dtype.kind != "O" or not stored.shape:
@@ -198,7 +205,7 @@ def save_hdf5(dataset: Dataset, path: str | Path, attributes: Mapping[str, Any] 
         raise UserError(f"cannot save a dataset as '{path}': give a path that ends in .hdf5.")
     texts = {"name": dataset.name, "task": dataset.task, "notes": list(dataset.notes)}
     names: dict[str, Any] = {"obs_names": list(dataset.obs_names), "action_names": list(dataset.action_names)}
-    names |= {"reward_name": dataset.reward_name}
+    names |= {"reward_name": dataset.reward_name, **time_labels(dataset)}
     texts |= {key: value for key, value in names.items() if value}
     texts |= {} if dataset.encoder is None else {ENCODER: dataset.encoder.as_json()}
     metadata: dict[str, Any] = {"name": dataset.name, "task": dataset.task or ""}

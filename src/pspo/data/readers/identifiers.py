@@ -46,7 +46,7 @@ def _coded(name: str, chunks: Sequence[Any], where: Where) -> tuple[np.ndarray, 
         raise UserError(f"column '{name}' cannot number episodes: give numbers or texts.") from None
     if coded.null_count:
         row = int(coded.is_null().to_numpy(zero_copy_only=False).argmax())
-        raise UserError(f"column '{name}' holds nothing at {where(row)}: give every row its episode.")
+        raise UserError(f"column '{name}' is empty at {where(row)}: give every row its episode.")
     return coded.indices.to_numpy(), coded.dictionary
 
 
@@ -73,7 +73,7 @@ def times_from_arrow(name: str, chunks: Sequence[Any], where: Where) -> Times:
     kind = column.type
     if column.null_count:
         row = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
-        raise UserError(f"column '{name}' holds nothing at {where(row)}: give every row its time.")
+        raise UserError(f"column '{name}' is empty at {where(row)}: give every row its time.")
     if pa.types.is_timestamp(kind):
         return Times(name, pc.cast(column, pa.int64()).to_numpy(), kind.unit)
     if pa.types.is_date32(kind):

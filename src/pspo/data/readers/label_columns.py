@@ -45,7 +45,7 @@ def label_column(
     coded = pc.call_function("utf8_trim_whitespace", [whole]).dictionary_encode()
     if coded.null_count:
         row = int(coded.is_null().to_numpy(zero_copy_only=False).argmax())
-        raise UserError(f"column '{name}' holds nothing at {where(row)}: give every row its action.")
+        raise UserError(f"column '{name}' is empty at {where(row)}: give every row its action.")
     labels = coded.dictionary.to_pylist()
     _refuse_typing_errors(name, labels, coded.indices.to_numpy(), discrete, where)
     order = sorted(range(len(labels)), key=labels.__getitem__)  # the order of the rows must not matter
@@ -57,7 +57,7 @@ def _refuse_typing_errors(
     name: str, labels: Sequence[str], codes: np.ndarray, discrete: bool | None, where: Callable[[int], str]
 ) -> None:
     """One text among numbers is more often a mistake than a label."""
-    texts = [code for code, label in enumerate(labels) if not _is_number(label)]
+    texts = [code for code, label in enumerate(labels) if not is_number(label)]
     if discrete or not texts or len(texts) == len(labels):
         return
     row = int(np.isin(codes, texts).argmax())
@@ -67,7 +67,7 @@ def _refuse_typing_errors(
     )
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:

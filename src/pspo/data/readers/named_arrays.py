@@ -12,7 +12,16 @@ from pspo.core.errors import UserError
 from pspo.data.action_mask import with_mask
 from pspo.data.arrays import frozen_flags, require_same_rows
 from pspo.data.columns import Columns, choose, without_ignored
-from pspo.data.d4rl_layout import COLUMN_NAMES, DISCRETE, ENCODER, LABELS, fields_from_d4rl, read_notes
+from pspo.data.d4rl_layout import (
+    COLUMN_NAMES,
+    DISCRETE,
+    ENCODER,
+    LABELS,
+    PER_ROW,
+    TIME_LABELS,
+    fields_from_d4rl,
+    read_notes,
+)
 from pspo.data.dataset import Dataset
 from pspo.data.encode_arrays import FIT, Encoding, encode_arrays
 from pspo.data.episode_ends import mark_ends
@@ -25,6 +34,7 @@ from pspo.data.time_order import order_in_time
 
 # These need no role.
 FIXED_NAMES = frozenset((*LABELS, *COLUMN_NAMES, *DISCRETE, ENCODER, "action_low", "action_high", "next_known"))
+FIXED_NAMES |= {*PER_ROW, *TIME_LABELS}
 
 
 def dataset_from_named_arrays(
@@ -62,10 +72,11 @@ def dataset_from_named_arrays(
     )
     notes += more
     # Names of columns that a file holds are those of its own layout, not of the columns that were chosen.
-    fixed = {key: read(key) for key in names if key in FIXED_NAMES and key not in COLUMN_NAMES}
+    own_layout = (*COLUMN_NAMES, *PER_ROW, *TIME_LABELS)  # of its own rows, which may be others now
+    fixed = {key: read(key) for key in names if key in FIXED_NAMES and key not in own_layout}
     used = {key for members in chosen.values() for key in members}
     visible = without_ignored(names, columns)
-    if unused := [key for key in visible if key not in used and key not in FIXED_NAMES]:
+    if unused := [key for key in visible if key not in used and (key in PER_ROW or key not in FIXED_NAMES)]:
         notes.append(f"arrays that are not used: {listed(unused)}.")
     notes = [*read_notes(fixed), *notes]
     column_names: dict[str, Any] = {

@@ -15,7 +15,7 @@ import numpy as np
 from pspo.core.errors import UserError
 from pspo.core.files import one_line, replacing
 from pspo.data.columns import Columns
-from pspo.data.d4rl_layout import ENCODER, KNOWN_KEYS, arrays_for_d4rl, stored_actions
+from pspo.data.d4rl_layout import ENCODER, KNOWN_KEYS, arrays_for_d4rl, stored_actions, time_labels
 from pspo.data.dataset import Dataset
 from pspo.data.encode_arrays import FIT, Encoding
 from pspo.data.readers.file_checks import bytes_in_memory, naming, require_file, require_memory, require_room
@@ -60,6 +60,7 @@ def _members(dataset: Dataset) -> dict[str, Any]:
         members["task"] = np.array(dataset.task)
     if dataset.reward_name:
         members["reward_name"] = np.array(dataset.reward_name)
+    members |= {key: np.array(text) for key, text in time_labels(dataset).items()}
     if dataset.notes:
         members["notes"] = np.array(dataset.notes)
     if dataset.encoder is not None:

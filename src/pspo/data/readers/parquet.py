@@ -10,7 +10,7 @@ from typing import Any
 from pspo.core.errors import UserError
 from pspo.core.files import parse_json
 from pspo.data.columns import Columns
-from pspo.data.d4rl_layout import ENCODER
+from pspo.data.d4rl_layout import ENCODER, OWN_COLUMNS
 from pspo.data.dataset import Dataset
 from pspo.data.encode_arrays import FIT, Encoding
 from pspo.data.readers.file_checks import naming, require_file, require_room
@@ -110,8 +110,11 @@ def read_labels(text: bytes | None) -> dict[str, Any]:
         "action_high",
         "action_labels",
         "action_mask",
+        "time_name",
+        OWN_COLUMNS,
         ENCODER,
     )
-    if not isinstance(labels, dict) or not set(labels) <= set(known) or not isinstance(labels.get("notes", []), list):
+    lists = [] if not isinstance(labels, dict) else [labels.get(key, []) for key in ("notes", OWN_COLUMNS)]
+    if not lists or not set(labels) <= set(known) or not all(isinstance(value, list) for value in lists):
         raise UserError("the labels under 'pspo' in the metadata are not what pspo writes: write the file again.")
     return {key: value for key, value in labels.items() if value is not None}

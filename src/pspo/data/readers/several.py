@@ -54,7 +54,7 @@ def table_of_files(paths: Sequence[Path], columns: Columns, root: Path, encoding
         read = TABLE_READERS.get(path.suffix.lower())
         if read is None:
             raise UserError(
-                f"'{path}' cannot be one of several files: give tables ({', '.join(TABLE_READERS)}), or it alone."
+                f"'{path}' cannot be one of several files: give tables ({', '.join(TABLE_READERS)}), or only this file."
             )
         table = read(path, columns, {name: _kind_of(value) for name, value in constants.items()}, encoding)
         tables.append(_with_constants(table, constants))

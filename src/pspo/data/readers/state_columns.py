@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,20 +15,24 @@ from pspo.data.columns import Columns, fitting
 from pspo.data.encode_arrays import Encoding
 from pspo.data.encoder import MISSING, EncodedColumn, Encoder
 from pspo.data.fit_encoder import fit_category, fit_number, fit_time
+from pspo.data.offsets import lost_note
 
 STATES = ("obs", "next_obs")
 
 
 def state_kinds(
-    chosen: Mapping[str, list[str]], kind_of: Callable[[str], Any] | None, columns: Columns, encoding: Encoding
+    chosen: Mapping[str, list[str]],
+    kind_of: Callable[[str], Any] | None,
+    columns: Columns,
+    encoding: Encoding,
+    width: Callable[[str], int] = lambda name: 1,
 ) -> dict[str, str]:
     """Which columns are categories or times: by an encoder, else by the wish of the user and by their types."""
     if encoding is None or kind_of is None:
         return {}
     names, wanted = chosen["obs"], fitting(columns.categorical, chosen["obs"], "categorical")
     if isinstance(encoding, Encoder):
-        by_position = len(encoding.columns) == len(names)
-        kinds = {n: c.kind for n, c in zip(names, encoding.columns, strict=False)} if by_position else {}
+        kinds = {name: column.kind for name, column in _columns_of(names, encoding, width) or ()}
     else:
         kinds = {name: "category" if name in wanted else kind_of_type(kind_of(name)) for name in names}
         if columns.cyclic and "time" not in kinds.values():
@@ -40,6 +44,16 @@ def state_kinds(
     if len(following) == len(names):
         kinds |= {after: kinds[name] for name, after in zip(names, following, strict=True) if name in kinds}
     return {name: kind for name, kind in kinds.items() if kind != "number"}
+
+
+def _columns_of(
+    names: Sequence[str], encoder: Encoder, width: Callable[[str], int]
+) -> list[tuple[str, EncodedColumn]] | None:
+    """The columns of a table, some of which are several of an encoder's, with the first of these; None if others."""
+    positions = np.cumsum([0, *map(width, names)])
+    if positions[-1] != len(encoder.columns):
+        return None
+    return [(name, encoder.columns[at]) for name, at in zip(names, positions.tolist(), strict=False)]
 
 
 def kind_of_type(kind: Any) -> str:
@@ -58,14 +72,38 @@ class StateColumns:
     """What was read of such columns, by the name of the column in the table."""
 
     kinds: dict[str, str]
+    wanted: Collection[str] = ()  # columns that the user calls categories
     chunks: dict[str, list[Any]] = field(default_factory=dict)
     gaps: dict[str, list[np.ndarray]] = field(default_factory=dict)  # rows at which a column of numbers is empty
+    zones: dict[str, bool] = field(default_factory=dict)  # whether a column of times names a time zone
 
     def add(self, name: str, column: Any) -> np.ndarray:
         """The next cells of a column; returns which are empty."""
-        cells = coded_texts(column) if self.kinds[name] == "category" else seconds(name, column)
+        if self.kinds[name] == "category":
+            cells = coded_texts(column)
+        else:
+            cells = seconds(name, column)
+            self._note_zone(name, column.type)
         self.chunks.setdefault(name, []).append(cells)
         return column.is_null().to_numpy(zero_copy_only=False)
+
+    def _note_zone(self, name: str, kind: Any) -> None:
+        import pyarrow as pa
+
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+            zone = pa.types.is_timestamp(kind) and kind.tz is not None
+            if self.zones.setdefault(name, zone) != zone:
+                raise UserError(f"some files name time zones in column '{name}' and others do not: write all alike.")
+
+    def require_zones(self, names: Sequence[str], encoder: Encoder) -> None:
+        """Times of another clock than those of an encoder would be other hours without anybody noticing."""
+        for name, column in zip(names, encoder.columns, strict=False):
+            if column.kind == "time" and self.zones.get(name, column.zone) != column.zone:
+                these, those = ("name no time zone", "do") if column.zone else ("name a time zone", "do not")
+                raise UserError(
+                    f"the times of column '{name}' {these}, and those of the data of the run {those}: convert them."
+                )
 
     def add_gaps(self, name: str, first_row: int, empty: np.ndarray) -> None:
         """Where a column of numbers is empty."""
@@ -80,10 +118,18 @@ class StateColumns:
         coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
         return coded.indices.to_numpy(), np.array(coded.dictionary.to_pylist(), dtype=object)
 
-    def unseen(self, names: Sequence[str], encoder: Encoder) -> list[str]:
+    def rounded(self, names: Sequence[str], encoder: Encoder, widths: Mapping[str, int]) -> list[str]:
+        """Notes on times that float32 rounds."""
+        notes = []
+        for name, column in _columns_of(names, encoder, lambda name: widths.get(name, 1)) or ():
+            if name in self.chunks and column.kind == "time" and not column.cyclic:
+                notes += lost_note(repr(name), column.offset, self.times(name))
+        return notes
+
+    def unseen(self, names: Sequence[str], encoder: Encoder, widths: Mapping[str, int]) -> list[str]:
         """Notes on texts that are none of an encoder's categories."""
         notes = []
-        for name, column in zip(names, encoder.columns, strict=False):
+        for name, column in _columns_of(names, encoder, lambda name: widths.get(name, 1)) or ():
             if not column.categories or name not in self.chunks:
                 continue
             codes, texts = self.texts(name)
@@ -169,10 +215,13 @@ def fit_states(
                 if part != name:
                     codes = codes[known]
                 counted.update(dict(zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True)))
-            columns.append(fit_category(name, {text: count for text, count in counted.items() if count}))
+            columns.append(
+                fit_category(name, {text: count for text, count in counted.items() if count}, name in states.wanted)
+            )
         elif states.kinds.get(name) == "time":
             times = [states.times(names[0]), *(states.times(part)[known] for part in names[1:])]
-            columns.append(fit_time(name, times, any(np.isnan(part).any() for part in times), cyclic))
+            has_holes = any(np.isnan(part).any() for part in times)
+            columns.append(fit_time(name, times, has_holes, cyclic, states.zones.get(name, False)))
         for i in range(widths.get(name, 0)):
             full = name if widths[name] == 1 else f"{name}[{i}]"
             called = full if single or not plain else ""  # numbers alone are also served without names

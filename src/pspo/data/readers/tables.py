@@ -13,8 +13,8 @@ from pspo.core.column_names import listed, positions
 from pspo.core.errors import UserError
 from pspo.data.action_mask import with_mask
 from pspo.data.column_order import short_names
-from pspo.data.columns import TIME_NAME, Columns, choose, without_ignored
-from pspo.data.d4rl_layout import ENCODER, fields_from_d4rl
+from pspo.data.columns import TIME_NAME, Columns, choose, fitting, without_ignored
+from pspo.data.d4rl_layout import ENCODER, OWN_COLUMNS, PER_ROW, fields_from_d4rl
 from pspo.data.dataset import Dataset
 from pspo.data.discrete import Coded, one_hot_actions
 from pspo.data.encode_arrays import FIT, Encoding, require_same, stored_encoder
@@ -25,6 +25,7 @@ from pspo.data.readers.identifiers import episodes_from_arrow, times_from_arrow
 from pspo.data.readers.label_columns import is_label_type, label_column
 from pspo.data.readers.number_columns import flags_of, numbers_of
 from pspo.data.readers.state_columns import STATES, StateColumns, encode_states, fit_states, state_kinds
+from pspo.data.readers.unused_times import time_hint
 from pspo.data.readers.wide_columns import rounded_others, subtract_offsets
 from pspo.data.row_keys import row_keys
 from pspo.data.row_names import row_name
@@ -75,6 +76,9 @@ def table_dataset(table: Table, columns: Columns, labels: dict[str, Any], encodi
     first."""
     labels = labels | table.labels
     stored = labels.pop(ENCODER, None)
+    own_columns = [str(name) for name in labels.pop(OWN_COLUMNS, ())]
+    per_row = [name for name in PER_ROW if name in own_columns and name in table.names]
+    table = replace(table, names=[name for name in table.names if name not in per_row])
     own = require_same(stored_encoder(stored), encoding, labels["name"]) if stored is not None else None
     chosen = _in_order_of(encoding, choose(table.names, columns))
     as_labels = _may_be_labels(table, chosen, columns)
@@ -91,13 +95,15 @@ def table_dataset(table: Table, columns: Columns, labels: dict[str, Any], encodi
         episode = episode and (episode[0][order.rows], episode[1])
         known = {"row_times": times.array[order.rows], "time_name": times.column}
     terminal, timeout, more = mark_ends(contents.rows, chosen, contents.flags, episode, cut, contents.where)
-    notes += [*more, *_unused(table.names, chosen, columns)]
+    notes += [*more, *_unused(table, chosen, columns, contents, episode and episode[0])]
     arrays: dict[str, Any] = {D4RL_NAMES[role]: contents.numbers.pop(role) for role in list(contents.numbers)}
     if action_labels:
         arrays |= {"actions": Coded(arrays["actions"][:, 0].astype(np.int64), action_labels)}
         labels = {**labels, "action_labels": action_labels}
     if "next_obs" in chosen:
         arrays["next_known"] = contents.has_next_state
+    if "time" not in chosen:  # else rows may be others now
+        arrays |= {name: _numbers(table, name) for name in per_row}
     arrays |= {"terminals": terminal, "timeouts": timeout, "source_rows": contents.source_rows, "files": contents.files}
     arrays |= {"reward_name": chosen["reward"][0], **labels, **columns.bounds(), **known}
     arrays["notes"] = [*labels.get("notes", ()), *notes, *contents.encoding_notes]
@@ -105,6 +111,11 @@ def table_dataset(table: Table, columns: Columns, labels: dict[str, Any], encodi
     names["encoder"] = own or contents.encoder
     fields = fields_from_d4rl(arrays, discrete=discrete)  # frees arrays as soon as their rows are filtered
     return with_mask(Dataset(**fields, **names), columns.mask)
+
+
+def _numbers(table: Table, name: str) -> np.ndarray:
+    """A column of numbers or times, as it is stored."""
+    return np.concatenate([batch.column(name).to_numpy(zero_copy_only=False) for batch in table.batches([name])])
 
 
 def _may_be_labels(table: Table, chosen: dict[str, list[str]], columns: Columns) -> bool:
@@ -130,13 +141,22 @@ def _decide_actions(
     return coded.labels if coded else (), notes
 
 
-def _unused(names: list[str], chosen: dict[str, list[str]], columns: Columns) -> list[str]:
+def _unused(
+    table: Table,
+    chosen: dict[str, list[str]],
+    columns: Columns,
+    contents: _Contents,
+    episode: np.ndarray | None,
+) -> list[str]:
     used = {name for members in chosen.values() for name in members}
-    unused = [name for name in without_ignored(names, columns) if name not in used]
+    unused = [name for name in without_ignored(table.names, columns) if name not in used]
     if not unused:
         return []
-    times = [name for name in unused if TIME_NAME.fullmatch(name)] if "time" not in chosen else []
-    hint = f" (if '{times[0]}' is the time of a row, name it with --time)" if times else ""
+
+    def read(name: str) -> list[Any]:
+        return [batch.column(name) for batch in table.batches([name]) if name in batch.schema.names]
+
+    hint = time_hint(unused, table.kind, read, episode, contents.keys, contents.where) if "time" not in chosen else ""
     return [f"columns that are not used: {listed(unused)}{hint}."]
 
 
@@ -201,7 +221,8 @@ def _read_table(
     table: Table, chosen: dict[str, list[str]], columns: Columns, encoding: Encoding, action_as_labels: bool
 ) -> _Contents:
     names = list(dict.fromkeys(name for members in chosen.values() for name in members))
-    states = StateColumns(state_kinds(chosen, table.kind, columns, encoding))
+    wanted = fitting(columns.categorical, chosen["obs"], "categorical")
+    states = StateColumns(state_kinds(chosen, table.kind, columns, encoding, table.width), wanted)
     numeric = {
         role: [n for n in chosen.get(role, ()) if role not in STATES or n not in states.kinds] for role in chosen
     }
@@ -247,6 +268,7 @@ def _encode(
 
     to.encoding_notes = rounded_others(numbers, cells, read)
     if encoding is None:
+        to.encoding_notes += subtract_offsets(numbers, cells, read, np.zeros(numbers["obs"].shape[1]))[1]
         return
     if isinstance(encoding, Encoder):
         raw = [name for name in chosen["obs"] for _ in range(widths.get(name, 1))]
@@ -256,15 +278,18 @@ def _encode(
                 f"{len(encoding.columns)}: give data with the same columns."
             )
         plain = [c.offset for c, name in zip(encoding.columns, raw, strict=True) if name in widths]
-        subtract_offsets(numbers, cells, read, np.array(plain))
+        to.encoding_notes += subtract_offsets(numbers, cells, read, np.array(plain))[1]
         to.encoder = encoding
-        to.encoding_notes += to.states.unseen(chosen["obs"], encoding)
+        to.states.require_zones(chosen["obs"], encoding)
+        to.encoding_notes += to.states.unseen(chosen["obs"], encoding, widths)
     else:
-        offset, known = subtract_offsets(numbers, cells, read), to.has_next_state[:rows]
+        (offset, notes), known = subtract_offsets(numbers, cells, read), to.has_next_state[:rows]
+        to.encoding_notes += notes
         to.encoder = fit_states(
             chosen, widths, numbers=numbers["obs"], states=to.states, offset=offset, known=known, cyclic=encoding
         )
     if to.encoder is not None and not to.encoder.only_offsets:
+        to.encoding_notes += to.states.rounded(chosen["obs"], to.encoder, widths)
         for role in STATES:
             if role in numbers:
                 to.numbers[role] = encode_states(chosen[role], widths, numbers[role], to.states, to.encoder)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from pspo.data.offsets import keeps_less, large_columns, offset_of, rounding_note
+from pspo.data.offsets import keeps_less, large_columns, lost_note, offset_of, rounding_note
 
 Cell = tuple[str, int]
 """A column of the table, and the position in its cells."""
@@ -19,15 +19,16 @@ def subtract_offsets(
     cells: Mapping[str, Sequence[Cell]],
     read: WideReader,
     given: np.ndarray | None = None,
-) -> np.ndarray:
-    """Replace states that float32 has rounded by their difference to an offset; returns the offset of each column.
+) -> tuple[np.ndarray, list[str]]:
+    """Replace states that float32 has rounded by their difference to an offset.
 
-    `numbers` (rows, columns) and `cells` are by role. Without offsets that are `given`, those that are needed are
-    found; nothing is read again where all numbers are of the size of their differences.
+    Returns the offset of each column, and notes on columns that are rounded in spite of it. `numbers` (rows, columns)
+    and `cells` are by role. Without offsets that are `given`, those that are needed are found; nothing is read again
+    where all numbers are of the size of their differences.
     """
     states = [role for role in ("obs", "next_obs") if role in numbers]
     offset = np.zeros(numbers["obs"].shape[1]) if given is None else given
-    suspects = large_columns(*(numbers[role] for role in states)) if given is None else np.flatnonzero(given)
+    suspects, notes = np.union1d(large_columns(*(numbers[role] for role in states)), np.flatnonzero(offset)), []
     wide = read(sorted({cells[role][c][0] for role in states for c in suspects.tolist()})) if suspects.size else {}
     for c in suspects.tolist():
         columns = [_column(wide, cells[role][c]) for role in states]
@@ -37,7 +38,9 @@ def subtract_offsets(
             for role, column in zip(states, columns, strict=True):
                 with np.errstate(over="ignore"):  # too large becomes infinite, which `check` reports
                     numbers[role][:, c] = column - offset[c]
-    return offset
+        (name, index), several = cells["obs"][c], wide[cells["obs"][c][0]].shape[1] > 1
+        notes += lost_note(repr(f"{name}[{index}]" if several else name), float(offset[c]), *columns)
+    return offset, notes
 
 
 def rounded_others(

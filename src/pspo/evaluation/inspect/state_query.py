@@ -15,6 +15,7 @@ from pspo.data.encoder import EncodedColumn, Encoder
 from pspo.policies.named_observations import in_order, raw_columns
 
 NOT_A_PAIR = "not a name and a number: give it as price=1.2,stock=30."
+LONGEST_SHOWN = 60  # characters of a state in a message
 LONGEST_NAME = 48  # of a figure's file; longer states are named by a hash
 
 
@@ -139,7 +140,8 @@ def _named(state: str) -> dict[str, str]:
 
 
 def _shown(parts: Sequence[Any]) -> str:
-    return repr(",".join(str(part) for part in parts))
+    text = ",".join(str(part) for part in parts)
+    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")
 
 
 def logged_transition(query: StateQuery, gamma: float) -> LoggedTransition | None:

@@ -78,7 +78,7 @@ def fraction_of_new_actions(problem: EvaluationProblem, seed: int = 0) -> float:
 
 
 def share_of_new_actions(state: np.ndarray, unit: np.ndarray, act: Callable[[slice], np.ndarray]) -> float:
-    """Of standardised states and unit actions of the dataset, in random order; `act` gives the policy's for some rows.
+    """Of standardised states and unit actions of the dataset, in random order; `act` gives the policy's for some.
 
     Distances are between states and actions together; every transition is compared with the other half of the dataset.
     NaN if there are too few transitions.

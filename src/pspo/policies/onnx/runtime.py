@@ -13,7 +13,7 @@ from pspo.core.files import parse_json
 from pspo.data.discrete import label_array, require_labels
 from pspo.data.encoder import encoder_from_json
 from pspo.policies.labels import require_defined
-from pspo.policies.named_observations import describe, in_order, raw_columns, require_names
+from pspo.policies.named_observations import describe, plain_observations, raw_columns, require_names
 from pspo.policies.onnx.external_data import refers_to_files
 
 FORMAT, FORMAT_WITH_ENCODER = "pspo-onnx-1", "pspo-onnx-2"
@@ -85,9 +85,7 @@ class OnnxPolicy:
     def feed(self, obs: Any) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
         """What the graph takes for these observations, by input; and the shape of the batch."""
         if self.encoder is None:
-            obs = np.asarray(in_order(obs, self.observation_names), dtype=np.float32)
-            if obs.ndim == 0 or obs.shape[-1] != self.raw_dim:
-                raise UserError(f"an observation has {self.raw_dim} numbers, not shape {obs.shape}.")
+            obs = plain_observations(obs, self.observation_names, self.raw_dim)
             return {INPUT: obs.reshape(-1, self.raw_dim)}, obs.shape[:-1]
         columns = raw_columns(obs, self.encoder)
         if self.encoder.takes_texts:

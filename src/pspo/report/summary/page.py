@@ -19,6 +19,7 @@ from pspo.report.markup import section as html_section
 from pspo.report.records import Results
 from pspo.report.run.page import FILE_NAME
 from pspo.report.summary.ablation import ablation_section
+from pspo.report.summary.budget import budget_section
 from pspo.report.summary.comparison import comparison_section
 from pspo.report.summary.missing_runs import missing_runs_section
 from pspo.report.summary.overhead_table import overhead_section
@@ -39,7 +40,7 @@ SECTIONS: dict[str, tuple[Callable[[Results], Section | None], ...]] = {
 }
 """What `Results.shows` may name, and the sections it stands for. None: the section does not apply to these results."""
 
-LAST: tuple[Callable[[Results], Section | None], ...] = (missing_runs_section,)
+LAST: tuple[Callable[[Results], Section | None], ...] = (budget_section, missing_runs_section)
 """Sections that every page ends with, before the list of runs."""
 
 
