@@ -39,7 +39,8 @@ def test_it_trains_from_the_file_and_keeps_what_it_measured(tmp_path: Path, caps
     (found,) = kept["rates"].values()
     each = found["iterations_per_second"]
     assert found["ratio"] == pytest.approx(each["file"] / each["memory"])
-    assert {name: len(seconds) for name, seconds in found["seconds_per_chunk"].items()} == {"memory": 1, "file": 1}
+    for times in ("seconds_per_chunk", "processor_seconds_per_chunk"):
+        assert {name: len(seconds) for name, seconds in found[times].items()} == {"memory": 1, "file": 1}
     assert f"{ROWS:,} transitions" in capsys.readouterr().out
 
 

@@ -64,7 +64,7 @@ SLOW = {"cql", "dmg", "iql", "oraac", "td3bc"}  # to compile; and compiled as te
 @pytest.mark.parametrize("algo", [pytest.param(a, marks=[pytest.mark.slow] if a in SLOW else []) for a in FROM_FILE])
 def test_chunks_from_the_file_have_the_bits_of_chunks_in_memory(algo: str, path: Path, monkeypatch) -> None:
     algorithm: Algorithm = get_algorithm(algo)
-    config: Any = build(algorithm.Config, preset(algo, "smoke", None) | {"width": 16, "batch": 32})
+    config: Any = build(algorithm.Config, preset(algo, "smoke", None) | {"width": 16, "batch": 32, "chunk": 5})
     whole = load_dataset(path)
     monkeypatch.setenv("PSPO_MEMORY", LITTLE)
     in_file = load_dataset(path)
@@ -78,6 +78,38 @@ def test_chunks_from_the_file_have_the_bits_of_chunks_in_memory(algo: str, path:
         done = [c(s, setup.arrays, data, length=5) for c, s, data in zip(chunks, states, both, strict=True)]
         states = [state for state, _ in done]
         jax.tree.map(np.testing.assert_array_equal, *done)
+
+
+def test_the_next_batches_are_read_during_a_chunk_and_used_only_where_they_belong(path: Path, monkeypatch) -> None:
+    algorithm: Algorithm = get_algorithm("bc")
+    settings = {"width": 16, "batch": 32, "chunk": 5, "steps": 13}
+    config: Any = build(algorithm.Config, preset("bc", "smoke", None) | settings)
+    whole = load_dataset(path)
+    monkeypatch.setenv("PSPO_MEMORY", LITTLE)
+    setup, _ = algorithm.prepare(config, whole, 0, silent)
+    data, batches = device_dataset(whole, setup.norm, config.gamma), FileBatches(load_dataset(path), setup.norm)
+    first = jax.jit(lambda data, key: algorithm.init(config, setup, data, key))(data, jax.random.PRNGKey(3))
+    in_memory, from_file = compile_chunk(algorithm, config, setup), compile_chunk_from_file(algorithm, config, setup)
+    reads, read = [], FileBatches.read
+    monkeypatch.setattr(FileBatches, "read", lambda *given: reads.append(1) or read(*given))
+
+    def follow(state: Any, lengths: list[int]) -> list[int]:
+        """How often was read up to the end of each chunk."""
+        reads.clear()
+        counts = []
+        for length in lengths:
+            mine, theirs = (f(state, (), d, length=length) for f, d in ((from_file, batches), (in_memory, data)))
+            jax.tree.map(np.testing.assert_array_equal, mine, theirs)
+            state = mine[0]
+            counts.append(len(reads))
+        return counts
+
+    assert follow(first, [5, 5, 3]) == [2, 3, 3]
+    assert follow(first, [5]) == [2]
+    assert follow(first, [5]) == [2]  # not those of the chunk after it
+    later = first._replace(step=first.step + 5)
+    assert follow(later._replace(key=jax.random.PRNGKey(4)), [5]) == [2]  # nor those of another key
+    assert follow(first, [5, 2]) == [2, 4]  # nor of another length
 
 
 def test_other_algorithms_are_refused(path: Path, tmp_path: Path, monkeypatch, capsys) -> None:

@@ -22,7 +22,7 @@ from pspo.data.dataset import Dataset
 from pspo.data.mapped import read_rows
 from pspo.data.normalise import Normaliser
 
-COPIES = 3  # of the rows that are read: from the file, in other units, on the device
+COPIES = 5  # of the rows of a chunk: in memory and on the device, and of the next ones from the file, in other units
 
 
 @jax.tree_util.register_static
@@ -47,7 +47,7 @@ class PickedRows:
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FileBatches:
     """The transitions of a dataset in a file."""
 

@@ -17,6 +17,7 @@ import numpy as np
 from pspo.core.errors import UserError
 
 BLOCK_ROWS = 1 << 16  # of a table, read in one go
+READ_ROWS = 1 << 12  # from different places: each may bring some pages of 4 KiB around it
 
 
 class MappedFile(mmap.mmap):
@@ -80,16 +81,14 @@ def row_blocks(array: np.ndarray) -> Iterator[slice]:
 def read_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """array[rows], for rows in ascending order.
 
-    Read, not mapped: of a large file nearly every row would cost a page fault, which takes many times as long.
+    Through the mapping: a system call for each row (`os.preadv`) took almost five times as much processor time, for
+    64,000 of 20,000,000 rows in the system's cache.
     """
-    if (file := mapped_file(array)) is None:
+    if mapped_file(array) is None:
         return array[rows]
     read = np.empty((len(rows), *array.shape[1:]), array.dtype)
-    size, into = array.strides[0], memoryview(read).cast("B")
-    start = array.ctypes.data - np.frombuffer(file, np.uint8).ctypes.data
-    with open(file.path, "rb") as opened:
-        handle = opened.fileno()
-        for number, row in enumerate(rows.tolist()):
-            if os.preadv(handle, [into[number * size : (number + 1) * size]], start + row * size) != size:
-                file.require_unchanged()
+    for start in range(0, len(rows), READ_ROWS):
+        part = slice(start, start + READ_ROWS)
+        read[part] = array[rows[part]]
+        give_back(array)
     return read

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
 from pspo.algorithms import get_diagnostics
 from pspo.algorithms.contract import Algorithm, Diagnostics
@@ -76,18 +77,18 @@ def compile_chunk_from_file(
     algorithm: Algorithm, config: Any, setup: Any
 ) -> Callable[..., tuple[Any, dict[str, jax.Array]]]:
     """The same iterations where the transitions stay in their file: all batches of a chunk are drawn, with the same
-    keys, and read before its first iteration."""
+    keys, and read before its first iteration. Those of the next chunk are read while the device works on this one."""
 
     @jax.jit
     def begin(state: Any, arrays: Any, columns: DeviceDataset) -> tuple[Any, Any, dict[str, jax.Array]]:
         return algorithm.begin_chunk(config, setup._replace(arrays=arrays), columns, state)
 
     @partial(jax.jit, static_argnames="length")
-    def draws(state: Any, columns: DeviceDataset, length: int) -> Any:
+    def draws(key: jax.Array, step: jax.Array, columns: DeviceDataset, length: int) -> Any:
         def draw(step: jax.Array) -> Any:
-            return algorithm.draw(config, columns, _keys(state.key, step)[0])
+            return algorithm.draw(config, columns, _keys(key, step)[0])
 
-        return jax.vmap(draw)(state.step + jax.numpy.arange(length, dtype=state.step.dtype))
+        return jax.vmap(draw)(step + jax.numpy.arange(length, dtype=step.dtype))
 
     @jax.jit
     def updates(state: Any, context: Any, arrays: Any, picked: Any, parts: Any) -> tuple[Any, dict[str, jax.Array]]:
@@ -100,9 +101,21 @@ def compile_chunk_from_file(
         state, metrics = jax.lax.scan(body, state, picked)
         return state, _summaries(metrics)
 
+    ahead: dict[tuple[Any, ...], Any] = {}  # batches that are read already, by all that decides them
+
     def chunk(state: Any, arrays: Any, data: FileBatches, length: int) -> tuple[Any, dict[str, jax.Array]]:
         state, context, of_chunk = begin(state, arrays, data.columns)
-        state, metrics = updates(state, context, arrays, *data.read(draws(state, data.columns, length=length)))
+        key, step, end = state.key, state.step, state.step + length
+        origin, rest = (data, np.asarray(key).tobytes()), min(config.chunk, config.steps - int(end))
+        read = ahead.pop((*origin, int(step), length), None)
+        ahead.clear()  # of another state, such as one with another key
+        if read is None:
+            read = data.read(draws(key, step, data.columns, length=length))
+        # Drawn before the updates begin: a device does one thing after the other.
+        drawn = draws(key, end, data.columns, length=rest) if rest > 0 else None
+        state, metrics = updates(state, context, arrays, *read)
+        if drawn is not None:
+            ahead[*origin, int(end), rest] = data.read(drawn)
         return state, metrics | of_chunk
 
     return chunk
