@@ -157,7 +157,9 @@ def test_a_cluster_without_a_shared_folder_that_loses_a_machine_changes_no_numbe
 
     code, _, errors = finish(start(tmp_path / "local"))
     assert code == 0, errors
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    # Its hooks for the end of the process are signal handlers, with which no machine could join from a thread.
+    head = {"num_cpus": 0, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head, shutdown_at_exit=False)
     try:
         out, lost = tmp_path / "ray", threading.Event()
 
