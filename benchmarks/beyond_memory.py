@@ -111,7 +111,9 @@ def _rates_of(algo: str, in_memory: Dataset, in_file: Dataset, chunk: int, round
             times_of[name].append([time.perf_counter() - before[0], time.process_time() - before[1]])
     timed = {name: np.array(times[1:]).T for name, times in times_of.items()}  # the first ones were compiled
     wall, processor = ({name: float(np.median(times[which])) for name, times in timed.items()} for which in (0, 1))
+    leaves = (jax.tree.leaves(states[name]) for name in programs)
     return {
+        "same_bits": all(np.array_equal(*both) for both in zip(*leaves, strict=True)),  # in the last state
         "iterations_per_second": {name: chunk / seconds for name, seconds in wall.items()},
         "ratio": wall["memory"] / wall["file"],
         "ratio_of_processor_time": processor["memory"] / processor["file"],

@@ -37,6 +37,7 @@ def test_it_trains_from_the_file_and_keeps_what_it_measured(tmp_path: Path, caps
     assert kept["in_file"]
     assert kept["peak_bytes"] > 0
     (found,) = kept["rates"].values()
+    assert found["same_bits"]
     each = found["iterations_per_second"]
     assert found["ratio"] == pytest.approx(each["file"] / each["memory"])
     for times in ("seconds_per_chunk", "processor_seconds_per_chunk"):
