@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -110,6 +111,25 @@ def test_the_next_batches_are_read_during_a_chunk_and_used_only_where_they_belon
     later = first._replace(step=first.step + 5)
     assert follow(later._replace(key=jax.random.PRNGKey(4)), [5]) == [2]  # nor those of another key
     assert follow(first, [5, 2]) == [2, 4]  # nor of another length
+
+
+@pytest.mark.parametrize("changes", ["key", "step"])
+def test_an_algorithm_that_draws_otherwise_is_refused(path: Path, monkeypatch, changes: str) -> None:
+    algorithm: Algorithm = get_algorithm("bc")
+    config: Any = build(algorithm.Config, preset("bc", "smoke", None) | {"width": 16, "batch": 32, "chunk": 5})
+    monkeypatch.setenv("PSPO_MEMORY", LITTLE)
+    in_file = load_dataset(path)
+    setup, _ = algorithm.prepare(config, in_file, 0, silent)
+    batches = FileBatches(in_file, setup.norm)
+
+    def update(*given: Any) -> tuple[Any, dict[str, jax.Array]]:
+        state, metrics = algorithm.update(*given)
+        return state._replace(**{changes: getattr(state, changes) + 1}), metrics
+
+    other: Any = SimpleNamespace(**{**vars(algorithm), "update": update})
+    state = jax.jit(lambda key: algorithm.init(config, setup, batches.columns, key))(jax.random.PRNGKey(3))
+    with pytest.raises(UserError, match="leave FROM_FILE out of the module"):
+        compile_chunk_from_file(other, config, setup)(state, (), batches, length=5)
 
 
 def test_other_algorithms_are_refused(path: Path, tmp_path: Path, monkeypatch, capsys) -> None:

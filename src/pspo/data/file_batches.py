@@ -65,7 +65,7 @@ class FileBatches:
         """The rows that are picked in a tree of batches, by part, and the tree with their indices there.
 
         Batches are put together on the device (`take_rows`), as they are of a dataset in memory: compiled programs
-        then round alike.
+        then mostly round alike.
         """
         if (file := self.dataset.mapped_file) is not None:
             file.require_unchanged()

@@ -21,7 +21,7 @@ import numpy as np
 from pspo.algorithms import get_diagnostics
 from pspo.algorithms.contract import Algorithm, Diagnostics
 from pspo.core import checkpoint
-from pspo.core.errors import Diverged
+from pspo.core.errors import Diverged, UserError
 from pspo.data.batches import DeviceDataset
 from pspo.data.dataset import Dataset
 from pspo.data.file_batches import FileBatches, take_rows
@@ -32,6 +32,10 @@ from pspo.training.monitor import Monitor
 from pspo.training.trackers import Tracker
 
 EVALUATION_SEED = 10_000  # of the evaluations during training
+FOLLOWS_NO_STEPS = (
+    "the algorithm's update changes the key of its state, or its step by other than one, so that batches cannot be "
+    "drawn from a file ahead of it: leave FROM_FILE out of the module, or give it enough memory for the data."
+)
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,8 @@ def compile_chunk_from_file(
         state, metrics = updates(state, context, arrays, *read)
         if drawn is not None:
             ahead[*origin, int(end), rest] = data.read(drawn)
+        if int(state.step) != int(end) or not np.array_equal(state.key, key):
+            raise UserError(FOLLOWS_NO_STEPS)
         return state, metrics | of_chunk
 
     return chunk
