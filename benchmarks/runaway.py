@@ -63,10 +63,10 @@ def main() -> None:
     if path.exists() and all((kept := json.loads(path.read_text()))[key] == result[key] for key in list(result)[:3]):
         result["variants"] = kept["variants"]
     for variant in options.variants:
-        found = measure(data, options.algo, variant, options.seed, parse_settings(options.settings))
-        result["variants"][variant] = found
+        measured = measure(data, options.algo, variant, options.seed, parse_settings(options.settings))
+        result["variants"][variant] = measured
         write_json(path, result)
-        print(table(variant, found), flush=True)
+        print(table(variant, measured), flush=True)
 
 
 def configuration(algo: str, variant: str, name: str, settings: dict[str, str]) -> Any:
@@ -131,11 +131,11 @@ def along_rollouts(config: Any, setup: Any, data: Dataset, state: Any) -> list[d
     return rows
 
 
-def table(variant: str, found: dict[str, Any]) -> str:
-    lines = [f"{variant}: {found['steps']:,} steps, rollouts of {found['rollout_horizon']}, "]
-    lines[0] += f"score {found['score']}; no value above {found['largest_value']} is possible"
+def table(variant: str, measured: dict[str, Any]) -> str:
+    lines = [f"{variant}: {measured['steps']:,} steps, rollouts of {measured['rollout_horizon']}, "]
+    lines[0] += f"score {measured['score']}; no value above {measured['largest_value']} is possible"
     lines += ["| step of a rollout | alive | mean Q | its 95 % quantile | reward |", "|---|---|---|---|---|"]
-    for row in found["q_by_step"]:
+    for row in measured["q_by_step"]:
         lines.append(
             f"| {row['step']} | {row['alive']:.2f} | {row['q_mean']:.0f} | {row['q_95']:.0f} | {row['reward']:.2f} |"
         )

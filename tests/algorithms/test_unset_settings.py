@@ -25,6 +25,7 @@ REASONS = {
     "termination=none": "own data that never end",
     "uncertainty=disagreement": "MOPO: the other measure of the authors' code, in the paper's ablation",
     "uniform_rollouts=True": "COMBO: the paper's rollout policy on some datasets",
+    "visited=on": "PSPO: the locomotion preset of 0.1, whose runs resume",
     "value_of=policy": "PSPO: the value of the stochastic policy, which improvement=gradient raises",
 }
 """What no preset sets, and why it exists."""

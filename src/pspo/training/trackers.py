@@ -94,18 +94,19 @@ class MLflow(Tracker):
         from mlflow.tracking import MlflowClient  # pyright: ignore[reportMissingImports]
 
         self.client, config = MlflowClient(), read_json(path / "config.json")
-        self.id = _known_id(path, "mlflow")
-        if self.id is None:
+        known = _known_id(path, "mlflow")
+        if known is None:
             name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
             experiment = self.client.get_experiment_by_name(name)
             number = experiment.experiment_id if experiment else self.client.create_experiment(name)
-            self.id = self.client.create_run(number, run_name=path.name).info.run_id
+            self.id: str = self.client.create_run(number, run_name=path.name).info.run_id
             _keep_id(path, "mlflow", self.id)
             origin = {name: config.get(name) for name in ("algo", "dataset", "preset", "seed")}
             for name, value in (origin | config.get("settings", {})).items():
                 self.client.log_param(self.id, name, value)
         else:
-            self.client.set_terminated(self.id, "RUNNING")
+            self.id = known
+            self.client.set_terminated(known, "RUNNING")
 
     def __exit__(self, kind: object = None, *_: object) -> None:
         self.client.set_terminated(self.id, "FINISHED" if kind is None else "FAILED")

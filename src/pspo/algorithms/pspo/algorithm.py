@@ -1,8 +1,8 @@
 """PSPO: Posterior Sampling-based Policy Optimization ("Offline Policy Optimization with Posterior Sampling").
 
 One iteration is the paper's Algorithm 1: weight the models (Eq. 4), evaluate with the optimality operator (Eq. 8),
-improve inside a trust region (Eq. 9), move the target networks. Read config, state, posterior, rollout, evaluation,
-improvement, discrete, then `update` here.
+improve inside a trust region (Eq. 9), move the target networks. Read config, state, posterior, rollout,
+model_returns, evaluation, improvement, discrete, then `update` here.
 
 Where the paper leaves a choice, ours is:
 - The soft value of Eq. (8) is estimated from sampled actions and regressed into a value network, so that next states of
@@ -16,8 +16,8 @@ Where the paper leaves a choice, ours is:
 - beta acts on F divided by F's own running standard deviation between models (`f_unit`), so that one unit of beta is
   one nat between typical members on every task.
 - Discrete actions need no sampling: the sums over them are exact (discrete.py).
-What goes beyond the paper (`critic_value`, `box`, `clip_targets`, `kl_limit`, `visited`, ...) is off unless a preset
-names it. Equation numbers are those printed in the paper; labels of its source stand in the files of each step.
+What goes beyond the paper (`critic_value`, `box`, `clip_targets`, `kl_limit`, `value_rollouts`, ...) is off unless a
+preset names it. Equation numbers are those printed in the paper; labels of its source stand in the files of each step.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from pspo.algorithms.pspo.config import Config
 from pspo.algorithms.pspo.discrete import by_sums
 from pspo.algorithms.pspo.evaluation import critic_loss, fit_to_returns, real_target, value_loss
 from pspo.algorithms.pspo.improvement import Improved, Policies, alpha_at, improvement
+from pspo.algorithms.pspo.model_returns import model_returns
 from pspo.algorithms.pspo.posterior import (
     PRIOR_TEMPERATURE,
     Limits,
@@ -138,7 +139,7 @@ def init(config: Config, setup: Setup, data: DeviceDataset, key: Array) -> State
 def begin_chunk(
     config: Config, setup: Setup, data: DeviceDataset, state: State
 ) -> tuple[State, Context, dict[str, Array]]:
-    """Draw the active set of N models from the pool."""
+    """Draw the active set of N models from the pool; with `value_rollouts`, roll the present policy out in it."""
     key, draw_key = jax.random.split(state.key)
     pool = setup.arrays.pool
     active = jax.random.choice(draw_key, pool.size, (min(config.active, pool.size),), replace=False)
@@ -146,7 +147,12 @@ def begin_chunk(
     if config.redraw == "episode":
         # A held model may have left the active set: at age zero every rollout draws a new one.
         state = state._replace(rollouts=state.rollouts._replace(age=jnp.zeros_like(state.rollouts.age)))
-    return state._replace(key=key), Context(pool.take(active), log_prior), {}
+    state, context = state._replace(key=key), Context(pool.take(active), log_prior)
+    if config.value_rollouts:
+        k_starts, k_rollouts = jax.random.split(jax.random.fold_in(draw_key, 1))
+        starts = sample_transitions(data, k_starts, config.value_rollouts, config.discounted_fraction).obs
+        context = context._replace(returns=model_returns(config, setup, context, state, starts, k_rollouts))
+    return state, context, {}
 
 
 def draw(config: Config, data: DeviceDataset, key: Array) -> Batch:
@@ -179,10 +185,14 @@ def update(
     else:
         improved = improvement(config, nets, state.target_critic, features, multiplier, k_improve)
 
-    # Policy evaluation (Eq. 8).
+    # Policy evaluation (Eq. 8); with `value_rollouts`, half of what the value network learns are returns in the models.
     def loss(nets: tuple[MLP, MLP]) -> tuple[Array, tuple[Array, Array]]:
         critic = critic_loss(nets[0], features, action, target)
         value = value_loss(nets[1], features, improved.soft)
+        if context.returns is not None:
+            pick = context.returns.draw(jax.random.fold_in(k_visited, 3), features.shape[0])
+            returns = value_loss(nets[1], norm.encode(context.returns.obs[pick]), context.returns.returns[pick])
+            value = 0.5 * (value + returns)
         return critic + value, (critic, value)
 
     grads, losses = jax.grad(loss, has_aux=True)((params.critic, params.value))

@@ -50,9 +50,12 @@ class Config(LoopConfig):
     synthetic_batch: Annotated[int, Bounds(1, 65536)] = 128
     """Persistent rollouts; each advances one step per iteration and gives one transition."""
     rollout_horizon: Annotated[int, Bounds(1, 1_000_000)] = 20
-    """Steps after which a rollout restarts from a state of the dataset."""
+    """Steps after which a rollout restarts from a state of the dataset, and length of `value_rollouts`."""
     visited: Annotated[int, Bounds(0, 100_000_000)] = 0
     """Past rollout states that synthetic transitions start from; 0 takes the present states of the rollouts."""
+    value_rollouts: Annotated[int, Bounds(0, 100_000)] = 0
+    """Rollouts per chunk whose lambda-returns the value network learns beside the soft values of Eq. 8, and whose
+    states take the place of those of the persistent rollouts; 0: none."""
     mode_rollouts: Annotated[float, Bounds(0.0, 1.0)] = 0.0
     """Fraction of the policy's rollout actions taken without noise, as the policy is deployed."""
     termination: Literal["auto", "known", "learned", "none"] = "auto"
@@ -97,3 +100,7 @@ class Config(LoopConfig):
     def __post_init__(self) -> None:
         if self.value_of == "mode" and self.improvement != "gradient":
             raise UserError("value_of=mode needs improvement=gradient: weights of sampled actions have no mode.")
+        if self.value_rollouts and self.value_of != "mode":
+            raise UserError("value_rollouts needs value_of=mode: those rollouts act by the mode of the policy.")
+        if self.value_rollouts and self.visited:
+            raise UserError("visited has no effect with value_rollouts, which gives the states: set one of them to 0.")

@@ -35,7 +35,7 @@ class RolloutKeys(NamedTuple):
     action: Array
     backup: Array
     member: Array
-    visited: Array  # split further where `visited` is on
+    visited: Array  # split further where synthetic states are past ones
 
 
 def active_posterior(
@@ -107,7 +107,14 @@ def visit(state: State, key: Array) -> tuple[Array, Array]:
 def roll_out(
     config: Config, setup: Setup, context: Context, state: State, restart: Array, keys: RolloutKeys
 ) -> Synthetic:
-    """All rollouts one step ahead; synthetic states are where they were, or any of their past states (`visited`)."""
+    """Synthetic states are those of `value_rollouts`; without them all rollouts go one step ahead, and synthetic states
+    are where they were, or any of their past states (`visited`)."""
+    if context.returns is not None:
+        k_draw, k_action, k_backup = jax.random.split(keys.visited, 3)
+        obs = context.returns.obs[context.returns.draw(k_draw, config.synthetic_batch)]
+        action = rollout_action(config, setup, state, obs, k_action)
+        backup = active_posterior(config, setup, context=context, state=state, obs=obs, action=action, key=k_backup)
+        return Synthetic(obs, action, backup, state.rollouts, state.visited)
     visited, obs = state.visited, state.rollouts.obs
     action = rollout_action(config, setup, state, obs, keys.action)
     backup = active_posterior(config, setup, context=context, state=state, obs=obs, action=action, key=keys.backup)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 from jax import Array
 
 from pspo.algorithms.pspo.posterior import Limits
@@ -66,8 +68,21 @@ class Batch(NamedTuple):
     restart: Array  # dataset states from which rollouts restart
 
 
+class ModelReturns(NamedTuple):
+    """What the policy gets in the models, from every state of its rollouts on (model_returns.py)."""
+
+    obs: Array  # (steps x rollouts, obs_dim)
+    returns: Array  # (steps x rollouts,): discounted, normalised
+    alive: Array  # (steps x rollouts,): how many of the states so far lie before the end of their rollout
+
+    def draw(self, key: Array, count: int) -> Array:
+        """Indices of states before the end, with replacement."""
+        return jnp.searchsorted(self.alive, jax.random.randint(key, (count,), 0, self.alive[-1]), side="right")
+
+
 class Context(NamedTuple):
-    """The active set of this chunk."""
+    """What is fixed during a chunk: the active set, and returns of the policy in it if there are `value_rollouts`."""
 
     models: Ensemble
     log_prior: Array
+    returns: ModelReturns | None = None

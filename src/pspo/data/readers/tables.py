@@ -13,7 +13,7 @@ from pspo.core.column_names import listed, positions
 from pspo.core.errors import UserError
 from pspo.data.action_mask import with_mask
 from pspo.data.column_order import short_names
-from pspo.data.columns import TIME_NAME, Columns, choose, fitting, without_ignored
+from pspo.data.columns import Columns, choose, fitting, without_ignored
 from pspo.data.d4rl_layout import ENCODER, OWN_COLUMNS, PER_ROW, fields_from_d4rl
 from pspo.data.dataset import Dataset
 from pspo.data.discrete import Coded, one_hot_actions
