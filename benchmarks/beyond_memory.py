@@ -146,10 +146,10 @@ def main(rows: int, gib: float, steps: int, chunk: int, rounds: int, results: Pa
     }
     keep(result, results, "beyond-memory")
     print(f"{rows:,} transitions, {size / 2**30:.2f} GiB: {trained['peak_bytes'] / 2**30:.2f} GiB at the peak")
-    for algo, found in timed.items():
+    for algo, measured in timed.items():
         print(
-            f"{algo}: {found['ratio']:.0%} of the iterations per second in memory, "
-            f"{found['ratio_of_processor_time']:.0%} by processor time"
+            f"{algo}: {measured['ratio']:.0%} of the iterations per second in memory, "
+            f"{measured['ratio_of_processor_time']:.0%} by processor time"
         )
 
 
