@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pspo.core import memory
+from pspo.core.errors import UserError
 
 MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -72,3 +73,17 @@ def test_the_peak_counts_what_was_freed_and_nothing_of_the_parent() -> None:
     before, after = map(int, done.stdout.split())
     assert before < 150_000_000
     assert after - before > 50_000_000
+
+
+def test_the_user_may_allow_less(groups: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PSPO_MEMORY", "0.5")
+    assert memory.memory_limit() == 2**29
+    monkeypatch.setenv("PSPO_MEMORY", "1e9")
+    assert memory.memory_limit() == MACHINE
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "8 GiB", "nan", "inf"])
+def test_what_the_user_allows_is_a_number(monkeypatch, given: str) -> None:
+    monkeypatch.setenv("PSPO_MEMORY", given)
+    with pytest.raises(UserError, match=f"PSPO_MEMORY is '{given}': set it to a number of GiB, such as 8."):
+        memory.memory_limit()

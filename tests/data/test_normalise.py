@@ -246,7 +246,7 @@ def test_constant_columns_are_harmless() -> None:
 def test_several_grids_are_those_of_each_column_side_by_side(shape) -> None:
     random = np.random.default_rng(0)
     data = np.stack([random.integers(0, 9, 500), random.normal(size=500), random.integers(0, 2, 500) * 0.3], axis=1)
-    columns, points = normalise._grids(data.astype(np.float32))
+    columns, points = normalise._grids((data.astype(np.float32), None))
     assert columns == [0, 2]
     zeros, ones = np.zeros(3, np.float32), np.ones(3, np.float32)
     norm = Normaliser(zeros, ones, zeros, ones, np.array(columns), points, zeros, ones, np.float32(1.0))
@@ -272,17 +272,17 @@ def test_hundreds_of_flags_go_without_hats() -> None:
     """Theirs are linear in the column itself, and 500 of them would be most of the network."""
     random = np.random.default_rng(0)
     flags = random.integers(0, 2, (700, 600)).astype(np.float32)
-    assert len(normalise._grids(flags[:, :500])[0]) == 500  # 1,000 hats
-    assert normalise._grids(flags)[0] == []
+    assert len(normalise._grids((flags[:, :500], None))[0]) == 500  # 1,000 hats
+    assert normalise._grids((flags, None))[0] == []
     flags[:, 7], flags[:, 9] = np.arange(700) % 5, np.arange(700) % 3
-    columns, points = normalise._grids(flags)
+    columns, points = normalise._grids((flags, None))
     assert columns == [7, 9]
     assert points.shape == (2, 5)
 
 
 def test_hundreds_of_counters_get_hats_up_to_the_cap() -> None:
     counters = (np.arange(700)[:, None] + np.arange(300)) % 20
-    columns, points = normalise._grids(counters.astype(np.float32))
+    columns, points = normalise._grids((counters.astype(np.float32), None))
     assert columns == list(range(normalise.GRID_MAX_FEATURES // 20))
     assert points.size <= normalise.GRID_MAX_FEATURES
 

@@ -12,7 +12,7 @@ import pytest
 from pspo.cli.main import _parser
 from tests.docs.pages import PAGES, ROOT, arguments, blocks, commands, name_of
 
-LANGUAGES = {"sh", "python", "csv", "text", "json", "toml"}
+LANGUAGES = {"sh", "python", "csv", "text", "json", "toml", "yaml"}
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 FORMER = {"benchmarks.overhead"}  # named as the origin of a stored file

@@ -137,7 +137,7 @@ def test_more_than_the_memory_of_this_machine_is_refused(tmp_path: Path, monkeyp
     assert "this process may use" in message_of(lambda: load_dataset(tmp_path / "log.npz"))
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".hdf5", ".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])  # .hdf5 is then mapped (tests/data/test_mapped.py)
 def test_the_memory_of_working_copies_and_next_states_counts(suffix: str, tmp_path: Path, monkeypatch) -> None:
     """60 rows of 3 + 3 states, 2 actions and a reward: 2,160 bytes, and five times that at the peak."""
     path = save_dataset(Dataset(**clean_fields()), tmp_path / f"log{suffix}")

@@ -92,6 +92,12 @@ class Extras:
     DISCRETE: bool = False
     """The module also learns discrete actions. A built-in algorithm has this in its row of the registry."""
 
+    FROM_FILE: bool = False
+    """The module learns from batches alone: `prepare` keeps no array with a row per transition, `init`, `begin_chunk`
+    and `update` read none, `draw` returns rows as `sample_transitions` picks them, and `update` keeps the key of the
+    state and adds one to its step. Transitions that do not fit into memory then stay in their file. A built-in
+    algorithm has this in its row of the registry."""
+
     PRESETS: dict[str, Any] = field(default_factory=dict)
     """Settings by preset and task. A built-in algorithm has a file in presets/."""
 

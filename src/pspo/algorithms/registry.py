@@ -38,6 +38,8 @@ class AlgorithmInfo:
     tags: tuple[str, ...]
     discrete: str = ""
     """Module that learns discrete actions; none where the algorithm needs quantities."""
+    from_file: bool = False
+    """Whether it learns from batches alone, so that transitions which do not fit into memory can stay in their file."""
     diagnostics: str = ""
     """Module with figures and estimates that need a look inside the trained state."""
     caution: dict[str, int] = field(default_factory=dict)
@@ -80,6 +82,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         "Pomerleau 1991, behaviour cloning",
         f"{HERE}.bc",
         FREE,
+        from_file=True,
         discrete=f"{HERE}.bc",
     ),
     "combo": AlgorithmInfo(
@@ -96,6 +99,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         "Kumar et al. 2020, Conservative Q-Learning",
         f"{HERE}.cql.algorithm",
         FREE,
+        from_file=True,
         discrete=f"{HERE}.cql.discrete",
         caution={"conservatism": 1},
     ),
@@ -105,6 +109,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         "Mao et al. 2024, Doubly Mild Generalization",
         f"{HERE}.dmg",
         FREE,
+        from_file=True,
         caution={"imitation": 1},
     ),
     "epq": AlgorithmInfo(
@@ -120,6 +125,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         "Kostrikov et al. 2022, Implicit Q-Learning",
         f"{HERE}.iql",
         FREE,
+        from_file=True,
         discrete=f"{HERE}.iql",
         caution={"temperature": -1},
     ),
@@ -145,6 +151,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         "Urpi et al. 2021, Risk-Averse Offline Reinforcement Learning",
         f"{HERE}.oraac",
         FREE,
+        from_file=True,
     ),
     "pmdb": AlgorithmInfo(
         "PMDB",
@@ -166,6 +173,7 @@ ALGORITHMS: dict[str, AlgorithmInfo] = {
         "Fujimoto and Gu 2021, A Minimalist Approach to Offline RL",
         f"{HERE}.td3bc",
         FREE,
+        from_file=True,
         caution={"alpha": -1},
     ),
 }
@@ -206,10 +214,15 @@ def get_algorithm(name: str, origin: str | None = None) -> Algorithm:
 
 def get_algorithm_for(dataset: Dataset, name: str, origin: str | None = None) -> Algorithm:
     """The module that learns from this dataset: for discrete actions an algorithm may have another one, or none."""
-    algorithm = get_algorithm(name, origin)
+    algorithm, info = get_algorithm(name, origin), ALGORITHMS.get(name)
+    if dataset.mapped_file is not None and not (info.from_file if info else extras(algorithm).FROM_FILE):
+        able = ", ".join(other for other, row in ALGORITHMS.items() if row.from_file)
+        raise UserError(
+            f"{info.label if info else name} needs all transitions in memory, where those of '{dataset.name}' do not "
+            f"fit: choose {able}, train on a part of them, or allow more memory."
+        )
     if not dataset.discrete:
         return algorithm
-    info = ALGORITHMS.get(name)
     if info and info.discrete:
         return cast(Algorithm, importlib.import_module(info.discrete))
     if info is None and extras(algorithm).DISCRETE:

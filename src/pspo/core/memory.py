@@ -1,5 +1,5 @@
-"""How much memory this process may use: that of the machine, of its container (cgroups), or of its own limit; and
-how much it has used.
+"""How much memory this process may use: that of the machine, of its container (cgroups), of its own limit, or what the
+user allows it; and how much it has used.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from pspo.core.errors import UserError
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
@@ -34,7 +36,21 @@ def memory_limit() -> int:
     """In bytes, the lowest of all limits."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     own, _ = resource.getrlimit(resource.RLIMIT_AS)  # as `ulimit -v` sets it
-    return min(machine, own if own != resource.RLIM_INFINITY else machine, *_group_limits())
+    return min(machine, own if own != resource.RLIM_INFINITY else machine, *_group_limits(), *_allowed())
+
+
+def _allowed() -> list[int]:
+    """$PSPO_MEMORY, in GiB."""
+    given = os.environ.get("PSPO_MEMORY", "").strip()
+    if not given:
+        return []
+    try:
+        allowed = float(given)
+    except ValueError:
+        allowed = 0.0
+    if not 0 < allowed < float("inf"):
+        raise UserError(f"the environment variable PSPO_MEMORY is '{given}': set it to a number of GiB, such as 8.")
+    return [int(allowed * 2**30)]
 
 
 def _group_limits() -> Iterator[int]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pspo.core.errors import UserError
+from pspo.data.mapped import MappedFile
 
 
 def frozen_floats(name: str, values: Any, axes: int) -> np.ndarray:
@@ -95,4 +96,4 @@ def _someone_can_write(array: np.ndarray) -> bool:
         if owner.flags.writeable:
             return True
         owner = owner.base
-    return owner is not None and not isinstance(owner, bytes)
+    return owner is not None and not isinstance(owner, bytes | MappedFile)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from pspo.core.errors import UserError
 from pspo.data.dataset import Dataset
 from pspo.data.normalise import Normaliser
 
@@ -37,11 +38,26 @@ CUT_OFF = 0.05  # a return-to-go counts as known if the part that a time-out cut
 
 def device_dataset(dataset: Dataset, norm: Normaliser, gamma: float) -> DeviceDataset:
     """Copy a dataset to the device."""
-    unit = np.clip(norm.unit_action(dataset.action), -1.0, 1.0)
-    parts = (dataset.obs, unit, dataset.reward / norm.reward_scale, dataset.next_obs, dataset.terminal)
+    if dataset.mapped_file is not None:
+        raise UserError(
+            f"the transitions of '{dataset.name}' do not fit into memory and stay in their file, from which algorithms "
+            "without models can be trained and nothing else: give a part of the data, or allow more memory."
+        )
+    unit, reward = unit_actions(norm, dataset.action), scaled_rewards(norm, dataset.reward)
+    parts = (dataset.obs, unit, reward, dataset.next_obs, dataset.terminal)
     to_go = (dataset.returns_to_go(gamma) / norm.reward_scale).astype(np.float32)
     returns = (early_transitions(dataset, gamma), to_go, returns_known(dataset, gamma))
     return DeviceDataset(Transitions(*(jnp.asarray(part) for part in parts)), *(jnp.asarray(part) for part in returns))
+
+
+def unit_actions(norm: Normaliser, action: np.ndarray) -> np.ndarray:
+    """Logged actions in [-1, 1], also where rounding reaches past the bounds."""
+    return np.clip(norm.unit_action(action), -1.0, 1.0)
+
+
+def scaled_rewards(norm: Normaliser, reward: np.ndarray) -> np.ndarray:
+    """Logged rewards in the unit of the critics."""
+    return reward / norm.reward_scale
 
 
 def early_transitions(dataset: Dataset, gamma: float) -> np.ndarray:

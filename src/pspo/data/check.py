@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pspo.core.errors import UserError
+from pspo.data.bad_values import bad_values
 from pspo.data.check_labels import broken_masks, rare_labels
 from pspo.data.dataset import Dataset
 from pspo.data.holdout import hold_out
@@ -112,6 +113,12 @@ def _errors(dataset: Dataset) -> Iterator[Finding]:
 def _warnings(dataset: Dataset) -> Iterator[Finding]:
     for note in dataset.notes:
         yield Finding("warning", "note", note)
+    if dataset.mapped_file is not None:
+        message = (
+            "the transitions do not fit into memory, so only what forbids training was checked: check a part of them."
+        )
+        yield Finding("warning", "not-in-memory", message)
+        return
     for line in dataset.encoder.describe() if dataset.encoder else ():
         yield Finding("warning", "encoded-obs", f"{line}.")
     yield from _broken_episodes(dataset)
@@ -133,42 +140,45 @@ def _warnings(dataset: Dataset) -> Iterator[Finding]:
 def _not_finite(dataset: Dataset) -> Iterator[Finding]:
     for field in ("obs", "action", "reward", "next_obs"):
         values = getattr(dataset, field).reshape(dataset.size, -1)
-        bad = ~np.isfinite(values)
-        if field == "next_obs" and not dataset.next_known.all():
-            bad[~dataset.next_known] = False  # a copy of obs, which has its own finding
-        if not bad.any():
+
+        def is_bad(rows: slice, values: np.ndarray = values, field: str = field) -> np.ndarray:
+            bad = ~np.isfinite(values[rows])
+            if field == "next_obs":
+                bad[~dataset.next_known[rows]] = False  # a copy of obs, which has its own finding
+            return bad
+
+        if (bad := bad_values(values, is_bad)) is None:
             continue
-        row = int(bad.any(axis=1).argmax())
-        column = int(bad[row].argmax())
         what = _reward(dataset) if field == "reward" else field
-        where = dataset.row_name(row) + ("" if field == "reward" else f", column {dataset.column_name(field, column)}")
-        affected = np.flatnonzero(bad.any(axis=0))
-        columns = f" in columns {_listed(dataset, field, affected)}" if len(affected) > 1 else ""
+        column = "" if field == "reward" else f", column {dataset.column_name(field, bad.column)}"
+        columns = f" in columns {_listed(dataset, field, bad.columns)}" if len(bad.columns) > 1 else ""
         yield Finding(
             "error",
             "not-finite",
-            f"{what} is {values[row, column]} at {where}, which is NaN, infinite or too large for float32 "
-            f"(values affected: {bad.sum()}{columns}): repair or remove these rows.",
-            row,
+            f"{what} is {values[bad.row, bad.column]} at {dataset.row_name(bad.row)}{column}, which is NaN, infinite "
+            f"or too large for float32 (values affected: {bad.values}{columns}): repair or remove these rows.",
+            bad.row,
         )
 
 
 def _actions_out_of_bounds(dataset: Dataset) -> Iterator[Finding]:
     action, low, high = dataset.action, dataset.action_low, dataset.action_high
     slack = BOUND_SLACK * (high.astype(np.float64) - low)
-    outside = ((action < low - slack) | (action > high + slack)) & np.isfinite(action)
-    if not outside.any():
+
+    def is_bad(rows: slice) -> np.ndarray:
+        part = action[rows]
+        return ((part < low - slack) | (part > high + slack)) & np.isfinite(part)
+
+    if (bad := bad_values(action, is_bad)) is None:
         return
-    rows = outside.any(axis=1)
-    row = int(rows.argmax())
-    column = int(outside[row].argmax())
-    name = dataset.column_name("action", column)
+    name = dataset.column_name("action", bad.column)
     yield Finding(
         "error",
         "action-out-of-bounds",
-        f"action is {action[row, column]!s} at {dataset.row_name(row)}, column {name}, outside its bounds "
-        f"[{low[column]!s}, {high[column]!s}] (rows affected: {rows.sum()}): correct the bounds or clip the actions.",
-        row,
+        f"action is {action[bad.row, bad.column]!s} at {dataset.row_name(bad.row)}, column {name}, outside its bounds "
+        f"[{low[bad.column]!s}, {high[bad.column]!s}] (rows affected: {bad.rows}): correct the bounds or clip the "
+        "actions.",
+        bad.row,
     )
 
 

@@ -47,6 +47,11 @@ class Holdout:
         held = self._held(dataset)
         if held.all() or not held.any():
             raise UserError(f"dataset '{dataset.name}' is too small to hold {self.fraction:g} out: give more rows.")
+        if dataset.mapped_file is not None and np.count_nonzero(held[1:] != held[:-1]) > 1:
+            raise UserError(
+                f"the transitions of '{dataset.name}' stay in their file, as they do not fit into memory, so only its "
+                "last rows can be held out: give --holdout-by time."
+            )
         training, held_out = rows_of(dataset, np.flatnonzero(~held)), rows_of(dataset, np.flatnonzero(held))
         return dataclasses.replace(training, held_out_rows=held_out.source_rows), held_out
 
@@ -160,8 +165,10 @@ def _require_clock(dataset: Dataset, times: np.ndarray) -> None:
 
 def rows_of(dataset: Dataset, rows: np.ndarray) -> Dataset:
     """Some transitions, ascending; where the following one is left out, the episode is cut."""
+    # Rows in one piece are views: in memory they take none, and in a file they stay there.
+    selected = slice(rows[0], rows[-1] + 1) if len(rows) == rows[-1] - rows[0] + 1 else rows
     arrays = {
-        field.name: value[rows]
+        field.name: value[selected]
         for field in dataclasses.fields(dataset)
         if isinstance(value := getattr(dataset, field.name), np.ndarray) and field.name not in FIXED
     }

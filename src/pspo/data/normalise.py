@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pspo.data.column_statistics import Table, column_statistics, distinct_values
 from pspo.data.dataset import Dataset
 from pspo.data.scales import std_or_one, varies
 
@@ -136,17 +137,16 @@ def fit_normaliser(dataset: Dataset, gamma: float = 0.99) -> Normaliser:
     standard deviation of about one on every task, so temperatures and learning rates keep their meaning.
     """
     known = dataset.next_known
-    both = np.concatenate([dataset.obs, dataset.next_obs if known.all() else dataset.next_obs[known]])
-    std = both.std(axis=0, dtype=np.float64)
+    both = (dataset.obs, None), (dataset.next_obs, None if known.all() else known)
+    mean, std, low, high = column_statistics(*both)
     to_go = dataset.returns_to_go(gamma)
-    low, high = both.min(axis=0), both.max(axis=0)
     encoder = dataset.encoder
     if encoder is not None:
         std = np.where(encoder.flags & (std > 0), np.maximum(std, FLAG_STD), std)
-    columns, points = _grids(both, () if encoder is None else encoder.columns_without_grid)
+    columns, points = _grids(*both, without=() if encoder is None else encoder.columns_without_grid)
     f32 = np.float32
     return Normaliser(
-        obs_mean=both.mean(axis=0, dtype=np.float64).astype(f32),
+        obs_mean=mean.astype(f32),
         obs_std=std_or_one(std, np.maximum(-low, high)).astype(f32),
         obs_low=low,
         obs_high=high,
@@ -164,8 +164,8 @@ def normaliser_in(dataset: Dataset, states: str, rewards: str, gamma: float) -> 
     norm = fit_normaliser(dataset, gamma)
     if states != "features":
         empty = {"grid_column": np.zeros(0, np.int32), "grid_points": np.zeros((0, 0), np.float32)}
-        mean, std = dataset.obs.mean(0, dtype=np.float64), dataset.obs.std(0, dtype=np.float64)
-        floor = np.where(varies(std, np.abs(dataset.obs).max(axis=0)), np.minimum(std, ZSCORE_FLOOR), ZSCORE_FLOOR)
+        mean, std, low, high = column_statistics((dataset.obs, None))
+        floor = np.where(varies(std, np.maximum(-low, high)), np.minimum(std, ZSCORE_FLOOR), ZSCORE_FLOOR)
         std = std + floor
         if dataset.encoder is not None:
             std = np.where(dataset.encoder.flags, np.maximum(std, FLAG_STD), std)
@@ -180,17 +180,18 @@ def normaliser_in(dataset: Dataset, states: str, rewards: str, gamma: float) -> 
     return norm
 
 
-def _grids(obs: np.ndarray, without: Collection[int] = ()) -> tuple[list[int], np.ndarray]:
+def _grids(*tables: Table, without: Collection[int] = ()) -> tuple[list[int], np.ndarray]:
     """Columns with few distinct values, and those values, padded to one length.
 
     Some columns of an encoder go `without`: the hats of 0 and 1, say, are the column itself and its complement.
     """
     grids = {}
-    for c in range(obs.shape[1]):
-        if c in without or len(np.unique(obs[:1000, c])) > GRID_MAX_VALUES:
-            continue  # the first rows are enough to say no
-        values = np.unique(obs[:, c])
-        if 2 <= len(values) <= GRID_MAX_VALUES and len(obs) >= 20 * len(values):
+    rows = sum(len(table) if counts is None else int(counts.sum()) for table, counts in tables)
+    for c in range(tables[0][0].shape[1]):
+        if c in without:
+            continue
+        values = distinct_values(tables, c, GRID_MAX_VALUES)
+        if values is not None and len(values) >= 2 and rows >= 20 * len(values):
             grids[c] = values
     grids = _within_cap(grids)
     width = max((len(v) for v in grids.values()), default=0)

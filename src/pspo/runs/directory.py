@@ -193,9 +193,9 @@ def begun(path: Path) -> bool:
 
 
 def discard(run: Run) -> None:
-    """Remove a run whose first step was refused: only what `create` wrote, and what was prepared."""
-    for name in ("models", "manifest", "config"):
-        (run.path / f"{name}.json").unlink(missing_ok=True)
+    """Remove a run whose first step was refused: only what `create` wrote, what was prepared, and empty metrics."""
+    for name in ("metrics.jsonl", "models.json", "manifest.json", "config.json"):
+        (run.path / name).unlink(missing_ok=True)
     _remove_empty([run.path])
 
 

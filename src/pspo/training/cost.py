@@ -23,6 +23,8 @@ from pspo.core.memory import peak_memory
 from pspo.core.progress import silent
 from pspo.data.batches import device_dataset
 from pspo.data.dataset import Dataset
+from pspo.data.readers.file_checks import PEAK
+from pspo.data.readers.mapped_hdf5 import MAPPED_SHARE
 from pspo.dynamics.fit import ModelConfig
 
 SAMPLE_SIZE = 5000
@@ -82,7 +84,8 @@ def estimate_cost(algorithm: Algorithm, config: Any, data: Dataset | Shape) -> C
             scale = max(1.0, _members(group) / MOST_MEMBERS)
             phases.append(Phase(name, group.steps, clock.step_seconds[name] * scale))
     phases.append(Phase("training", config.steps, iteration))
-    return CostEstimate(phases, _memory(config, shape, setup))
+    in_file = isinstance(data, Dataset) and data.mapped_file is not None
+    return CostEstimate(phases, _memory(config, shape, setup, in_file))
 
 
 def iteration_cost(algorithm: Algorithm, config: Any, data: Dataset | Shape) -> IterationCost:
@@ -98,10 +101,8 @@ def _sample(data: Dataset | Shape) -> Dataset:
     if isinstance(data, Shape):
         return random_dataset(data._replace(size=min(data.size, SAMPLE_SIZE)))
     count = min(data.size, SAMPLE_SIZE)
-    first = {
-        name: getattr(data, name)[:count] for name in ("obs", "action", "reward", "next_obs", "terminal", "timeout")
-    }
-    first |= {"next_known": data.next_known[:count]}
+    parts = ("obs", "action", "reward", "next_obs", "terminal", "timeout", "next_known")
+    first = {name: np.array(getattr(data, name)[:count]) for name in parts}
     absent = dict.fromkeys(("propensity", "last_reward", "source_rows", "row_times"))
     return dataclasses.replace(data, **first, **absent)
 
@@ -212,8 +213,10 @@ def _seconds(work: Callable[[], Any], clock: Callable[[], float] = time.perf_cou
     return (clock() - started) / done
 
 
-def _memory(config: Any, shape: Shape, setup: Any) -> int:
+def _memory(config: Any, shape: Shape, setup: Any, in_file: bool) -> int:
     """The peak of this process, plus what the whole dataset and the whole pool add to it."""
+    if in_file:
+        return int(peak_memory() + PEAK * MAPPED_SHARE * shape.size)
     transition = 4 * (2 * shape.obs_dim + shape.action_dim + 1) + 2
     # On the host, on the device, and once more as a model's inputs and targets while the pool is fitted.
     data = 3 * transition * shape.size

@@ -23,6 +23,7 @@ from pspo.data.check import require_trainable
 from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
 from pspo.data.discrete import NOTE as ABOUT_ACTIONS
+from pspo.data.file_batches import FileBatches
 from pspo.data.holdout import Holdout, hold_out
 from pspo.data.load import columns_with_map, load_dataset, source_text
 from pspo.envs.task import get_task, require_episodes
@@ -101,7 +102,7 @@ def train(
         try:
             return _work(run, algorithm, config, data, lambda: held_out, monitor)
         except UserError:
-            if not (run.path / "metrics.jsonl").exists():
+            if not run.metrics():
                 discard(run)  # refused before the first step: there is nothing to resume
             raise
 
@@ -144,7 +145,10 @@ def _about(data: Dataset, kept: Holdout | None) -> list[str]:
     """What was decided about the data: the hold-out, encoded columns, the kind of the actions."""
     held_out = [] if kept is None else [kept.describe(data)]
     encoded = [f"{line}." for line in data.encoder.describe()] if data.encoder else []
-    return [*held_out, *encoded, *(note for note in data.notes if note.startswith(ABOUT_ACTIONS))]
+    in_file = []
+    if (file := data.mapped_file) is not None:
+        in_file = [f"the transitions do not fit into memory: they stay in {file.path}, and batches are read from it."]
+    return [*held_out, *encoded, *in_file, *(note for note in data.notes if note.startswith(ABOUT_ACTIONS))]
 
 
 def resume(path: str | Path, dataset: Any = None, *, monitor: Monitor = Monitor()) -> Run:  # noqa: B008
@@ -199,7 +203,9 @@ def _fit_and_train(
         if "pool" in models:
             monitor.message(about_pool(description["algo"], config, description["preset"], data, models["pool"]))
         _require_same_models(run, models)
-    session = Session(run, algorithm, config, setup, data, device_dataset(data, setup.norm, config.gamma))
+    in_memory = data.mapped_file is None
+    batches = device_dataset(data, setup.norm, config.gamma) if in_memory else FileBatches(data, setup.norm)
+    session = Session(run, algorithm, config, setup, data, batches)
     with clock("train"):
         state = run_loop(session, clock, monitor, tracker)
     with clock("evaluate"):

@@ -151,27 +151,30 @@ def test_an_existing_cluster_is_used_and_left_running(tmp_path: Path):
 @pytest.mark.slow  # a minute
 @pytest.mark.skipif(not Path("/proc").exists(), reason="workers are found through /proc")
 def test_a_cluster_without_a_shared_folder_that_loses_a_machine_changes_no_number(tmp_path: Path):
-    """Two machines with one core and a run each; one is lost, and the other one does its run, too."""
+    """As with an autoscaler: only the head is there, without a core, when the runs are submitted. Two machines with one
+    core join; one is lost while both train, and the other one does its run, too."""
     from ray.cluster_utils import Cluster
 
     code, _, errors = finish(start(tmp_path / "local"))
     assert code == 0, errors
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    # Its hooks for the end of the process are signal handlers, with which no machine could join from a thread.
+    head = {"num_cpus": 0, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head, shutdown_at_exit=False)
     try:
-        other = cluster.add_node(num_cpus=1)
-        cluster.wait_for_nodes()
         out, lost = tmp_path / "ray", threading.Event()
 
-        def lose_a_machine() -> None:
+        def join_and_lose_a_machine() -> None:
+            time.sleep(2.0)  # the runs wait
+            machines = [cluster.add_node(num_cpus=1), cluster.add_node(num_cpus=1)]
             until = time.monotonic() + 240
             while len(workers_of("liquidation bc seed")) < 2 and time.monotonic() < until:
                 time.sleep(0.2)
             time.sleep(3.0)  # in the middle of training
             if not list(out.glob("runs/*/*/*/*")):  # nothing is there before a run has ended
-                cluster.remove_node(other, allow_graceful=False)
+                cluster.remove_node(machines[1], allow_graceful=False)
                 lost.set()
 
-        threading.Thread(target=lose_a_machine, daemon=True).start()
+        threading.Thread(target=join_and_lose_a_machine, daemon=True).start()
         request = ExperimentRequest(
             "table2", "smoke", seeds=2, methods=["bc"], out=out, episodes=200, settings=dict(SETTINGS)
         )
@@ -183,3 +186,18 @@ def test_a_cluster_without_a_shared_folder_that_loses_a_machine_changes_no_numbe
     for report in out.glob("runs/*/*/*/report.html"):
         assert "pspo-run-" not in report.read_text()
     assert not any(path.name == TOKEN_FILE for path in out.rglob("*"))
+
+
+def test_the_cluster_of_the_docs_is_one_that_ray_accepts():
+    """The YAML of docs/experiments.md, by Ray's own schema; nothing is started."""
+    import yaml
+    from ray.autoscaler._private.util import validate_config
+
+    page = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text()
+    config = yaml.safe_load(page.split("```yaml")[1].split("```")[0])
+    config["cluster_synced_files"] = []  # which `ray up` adds
+    validate_config(config)
+    assert "pip install 'pspo[ray]'" in config["setup_commands"]
+    assert config["available_node_types"][config["head_node_type"]]["resources"] == {"CPU": 0}
+    with pytest.raises(Exception, match="worker_types"):
+        validate_config(config | {"worker_types": 1})

@@ -26,12 +26,18 @@ def require_room(declared: int, stored: int) -> None:
         )
 
 
+def fits_into_memory(arrays: int) -> bool:
+    """Whether this process may use enough memory to work with a dataset whose arrays take so many bytes."""
+    return PEAK * arrays <= memory_limit()
+
+
 def require_memory(arrays: int) -> None:
     """Refuse a dataset whose arrays take so many bytes, where working with them would exceed the memory."""
-    if PEAK * arrays > (limit := memory_limit()):
+    if not fits_into_memory(arrays):
         raise UserError(
             f"the arrays take {_gib(arrays)}, and reading and checking them {PEAK} times that, where this process may "
-            f"use {_gib(limit)} of memory: split the data, or allow it more."
+            f"use {_gib(memory_limit())} of memory: split the data, allow it more, or keep them in an .hdf5 file that "
+            "can be mapped (docs/data.md)."
         )
 
 

@@ -24,7 +24,15 @@ from pspo.data.d4rl_layout import (
 from pspo.data.dataset import Dataset
 from pspo.data.encode_arrays import FIT, Encoding
 from pspo.data.offsets import float32_keeps_less, is_wide
-from pspo.data.readers.file_checks import bytes_in_memory, naming, require_file, require_memory, require_room
+from pspo.data.readers.file_checks import (
+    bytes_in_memory,
+    fits_into_memory,
+    naming,
+    require_file,
+    require_memory,
+    require_room,
+)
+from pspo.data.readers.mapped_hdf5 import MAPPED_SHARE, map_tables
 from pspo.data.readers.named_arrays import dataset_from_named_arrays
 
 SUFFIXES = (".hdf5", ".h5")
@@ -58,7 +66,12 @@ def _read(file: Any, path: Path, columns: Columns | None, encoding: Encoding) ->
     names = [str(key) for key in file]
     if not file["/"].id.get_create_plist().get_link_creation_order():  # then names are listed by alphabet
         names.sort(key=natural_key)
-    _require_room(file, path, names if columns is not None else [key for key in names if key in KNOWN_KEYS])
+    wanted = names if columns is not None else [key for key in names if key in KNOWN_KEYS]
+    size = _require_room(file, path, wanted)
+    tables: dict[str, Any] = {}
+    if not fits_into_memory(size):
+        tables = {} if columns is not None else map_tables(file, path)
+        require_memory(MAPPED_SHARE * len(tables["observations"]) if tables else size)
     if columns is not None:
         arrays = [key for key in names if key not in USUAL_GROUPS]
         return dataset_from_named_arrays(
@@ -70,19 +83,20 @@ def _read(file: Any, path: Path, columns: Columns | None, encoding: Encoding) ->
             encoding,
         )
     unread = [key for key in names if key not in KNOWN_KEYS and key not in USUAL_GROUPS]
-    loaded = labels | {key: _array(file, key, exact=key == "row_times") for key in names if key in KNOWN_KEYS}
+    loaded = {key: _array(file, key, exact=key == "row_times") for key in wanted if key not in tables}
+    loaded = labels | loaded | tables
     return Dataset.from_arrays(loaded, unread, encoding)
 
 
-def _require_room(file: Any, path: Path, names: list[str]) -> None:
-    """Room for all arrays that may be read; links are refused later."""
+def _require_room(file: Any, path: Path, names: list[str]) -> int:
+    """The bytes in memory of all arrays that may be read, which the file must hold; links are refused later."""
     import h5py
 
     plain = [name for name in names if isinstance(file.get(name, getlink=True), h5py.HardLink)]
     arrays = [item for name in plain if isinstance(item := file[name], h5py.Dataset)]
     arrays = [array for array in arrays if array.shape is not None]
     require_room(sum(int(array.nbytes) for array in arrays), path.stat().st_size)
-    require_memory(bytes_in_memory({str(array.name): int(np.prod(array.shape)) for array in arrays}))
+    return bytes_in_memory({str(array.name): int(np.prod(array.shape)) for array in arrays})
 
 
 def _labels(attributes: Any) -> dict[str, Any]:
