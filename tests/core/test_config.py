@@ -187,8 +187,9 @@ def test_every_key_of_pspo_has_help_and_a_valid_default(name: str) -> None:
 def test_every_number_of_pspo_has_bounds(name: str) -> None:
     key = PSPO_KEYS[name]
     assert key.bounds is not None
+    needed = {"value_of": "mode", "improvement": "gradient"} if name == "value_rollouts" else {}
     for bound, step in ((key.bounds.low, -1), (key.bounds.high, 1)):
-        assert flatten(build(Config, {name: bound}))[name] == bound
+        assert flatten(build(Config, {name: bound} | needed))[name] == bound
         with pytest.raises(UserError, match="out of range"):
             build(Config, {name: bound + step})
 
@@ -203,8 +204,16 @@ def values_of(key: Key) -> st.SearchStrategy[Any]:
     return st.integers(int(low), int(high)) if key.kind is int else st.floats(low, high)
 
 
+def is_allowed(values: dict[str, Any]) -> bool:
+    """Other combinations are refused."""
+    by_mode = values.get("value_of") == "mode"
+    if values.get("value_rollouts") and (not by_mode or values.get("visited")):
+        return False
+    return not by_mode or values.get("improvement") == "gradient"
+
+
 some_settings = st.fixed_dictionaries({}, optional={name: values_of(key) for name, key in PSPO_KEYS.items()}).filter(
-    lambda values: values.get("value_of") != "mode" or values.get("improvement") == "gradient"  # others are refused
+    is_allowed
 )
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pspo.core.errors import UserError
+from pspo.core.masked_arrays import without_mask
 from pspo.data import Dataset, check, load_dataset
-from pspo.data.arrays import without_mask
 from pspo.data.encoder import EncodedColumn
 from pspo.data.raw_values import raw_values
 from pspo.training.policy_learner import OfflinePolicyLearner

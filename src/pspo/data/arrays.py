@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pspo.core.errors import UserError
+from pspo.core.masked_arrays import without_mask
 from pspo.data.mapped import MappedFile
 
 
@@ -45,20 +46,6 @@ def require_same_columns(name: str, array: np.ndarray, other_name: str, other: n
             f"array '{name}' has shape {array.shape} but '{other_name}' has shape {other.shape}: "
             "give both the same number of columns."
         )
-
-
-def without_mask(values: Any) -> Any:
-    """A masked array with NaN, or None for what is no number, where NumPy would show what is behind the mask."""
-    if not isinstance(values, np.ma.MaskedArray):
-        return values
-    if values.dtype.kind in "biuf":
-        hidden = np.ma.getmaskarray(values)
-        return np.where(hidden, np.nan, values.data.astype(np.float64)) if hidden.any() else values.data
-    if values.dtype.kind in "mM":  # as objects, nanoseconds would be plain whole numbers
-        return np.where(np.ma.getmaskarray(values), np.array("NaT", values.dtype), values.data)
-    shown = np.array(values.data, dtype=object)
-    shown[np.ma.getmaskarray(values)] = None
-    return shown
 
 
 def _as_numbers(name: str, values: Any) -> np.ndarray:

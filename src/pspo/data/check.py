@@ -18,7 +18,6 @@ from pspo.data.outliers import outliers
 from pspo.data.row_keys import row_keys
 from pspo.data.row_order import clocks, looks_shuffled, rows_are_independent
 from pspo.data.scales import too_small
-from pspo.envs.task import get_task
 
 # Bounds and actions may have been rounded differently on their way to float32; relative to the width of the bounds.
 BOUND_SLACK = 1e-6
@@ -63,6 +62,8 @@ def check_source(
     try:
         dataset = load_dataset(source, **options)
         if dataset.task is not None:  # as training would say
+            from pspo.envs.task import get_task  # policies import this module, and need no gymnasium
+
             get_task(dataset.task).require_fit(f"the dataset '{dataset.name}'", dataset)
         training, held_out, way = hold_out(dataset, holdout, holdout_by)
     except UserError as error:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from pspo.core.errors import UserError
+from pspo.core.masked_arrays import without_mask
 from pspo.data.action_mask import MaskRule, require_rules
-from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows, without_mask
+from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows
 from pspo.data.d4rl_layout import fields_from_d4rl
 from pspo.data.discrete import Label, shown, with_labels
 from pspo.data.encode_arrays import FIT, Encoding, encode_arrays

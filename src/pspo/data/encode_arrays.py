@@ -9,7 +9,7 @@ import numpy as np
 from pspo.core.column_names import positions
 from pspo.core.errors import UserError
 from pspo.core.files import parse_json
-from pspo.data.arrays import without_mask
+from pspo.core.masked_arrays import without_mask
 from pspo.data.d4rl_layout import COLUMN_NAMES, ENCODER, read_notes
 from pspo.data.encoder import Encoder, encoder_from_json, offset_encoder
 from pspo.data.offsets import lost_notes, offsets_of, rounding_notes, subtract

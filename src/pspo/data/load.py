@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pspo.core.errors import UserError, unknown_name
+from pspo.core.masked_arrays import without_mask
 from pspo.core.progress import Progress, silent
 from pspo.data.action_mask import with_mask
-from pspo.data.arrays import without_mask
 from pspo.data.column_map import with_map
 from pspo.data.columns import BOUNDS, Columns, as_columns, natural_key
 from pspo.data.copied_files import where_to_read

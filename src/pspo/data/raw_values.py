@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pspo.core.errors import UserError
-from pspo.data.arrays import without_mask
+from pspo.core.masked_arrays import without_mask
 from pspo.data.encoder import MISSING, EncodedColumn
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -13,7 +13,7 @@ import numpy as np
 
 from pspo.core.column_names import positions
 from pspo.core.errors import UserError
-from pspo.data.arrays import without_mask
+from pspo.core.masked_arrays import without_mask
 from pspo.data.discrete import shown
 from pspo.data.encoder import EncodedColumn, Encoder
 from pspo.data.raw_values import as_numbers, raw_values

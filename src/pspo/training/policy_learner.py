@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pspo.core.errors import UserError, unknown_name
-from pspo.data.arrays import without_mask
+from pspo.core.masked_arrays import without_mask
 from pspo.data.column_order import in_order_of
 from pspo.data.columns import Columns
 from pspo.data.dataset import Dataset
