@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from pspo.core.files import write_arrays
+from pspo.data.batches import DeviceDataset
 from pspo.evaluation.dataset_return import dataset_return
 from pspo.evaluation.problem import EvaluatedReturn
 from pspo.evaluation.simulator import actor_by_mode, evaluate_network
@@ -26,7 +27,7 @@ def final_evaluation(session: Session, state: Any, clock: Clock) -> None:
     policy = from_network(network, setup.norm, metadata, *names, data.encoder)
     replace(policy, action_labels=data.action_labels).save(run.path / FILE_NAME)
     numbers = {}
-    if diagnostics:
+    if diagnostics and isinstance(session.device_data, DeviceDataset):  # algorithms with models train in memory
         arrays, numbers = diagnostics.diagnose(config, setup, session.device_data, state)
         write_arrays(run.path / "diagnostics.safetensors", arrays, numbers)
         episodes, steps = diagnostics.model_episode_size(session.data)
