@@ -77,3 +77,12 @@ def test_what_nothing_hides_stays_as_it_is() -> None:
 def test_something_else_is_no_encoder() -> None:
     with pytest.raises(UserError, match="the encoder is a str"):
         Dataset(**clean_fields(), encoder="none")  # pyright: ignore[reportArgumentType]
+
+
+def test_masked_times_stay_times() -> None:
+    """As objects, times in nanoseconds would be plain whole numbers."""
+    times = np.array(["2026-01-01T00:00", "2026-01-02T00:00"], "datetime64[ns]")
+    shown = without_mask(np.ma.array(times, mask=[False, True]))
+    assert shown.dtype == times.dtype
+    assert shown[0] == times[0]
+    assert np.isnat(shown[1])
