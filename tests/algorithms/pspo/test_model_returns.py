@@ -107,6 +107,28 @@ def test_rollouts_act_by_the_mode_and_end_by_the_rule() -> None:
             np.testing.assert_allclose(states[t, i], seen[t][i], rtol=1e-3, atol=1e-4)
 
 
+def test_an_end_by_noise_costs_the_whole_future() -> None:
+    """One step of noisy rollouts: those that end return their reward alone, whatever the antithetic draw met."""
+    setup, state = made_setup(), start()
+    config = made_config(**CHANGES | {"model_noise": 3.0, "rollout_horizon": 1, "reference_term": False})
+    value = jax.tree.map(jnp.zeros_like, state.params.value)
+    value = eqx.tree_at(lambda net: net.biases[-1], value, f32([100.0]))
+    state = state._replace(params=state.params._replace(value=value))
+    one = eqx.tree_at(lambda m: m.target_mean, setup.arrays.pool.take(jnp.array([1])), f32([0.5, 0.1, 0.2]))
+    first = np.random.default_rng(5).normal(size=(64, OBS)).astype(np.float32)
+    found = jax.jit(
+        lambda key: model_returns(config, setup, Context(one, jnp.zeros(1)), state, jnp.asarray(first), key)
+    )(jax.random.PRNGKey(0))
+    features = encode_by_hand(setup.norm, first.astype(np.float64))
+    action = np.asarray(state.params.policy.unit_action(f32(features)), np.float64)
+    reward = predict_by_hand(one, 0, np.concatenate([features, action], axis=1))[0][:, OBS]
+    future = (np.asarray(found.returns) - reward) / (GAMMA * 100.0)
+    ended = np.isclose(future, 0.0, atol=1e-3)
+    assert 5 < ended.sum() < 59
+    # The others have lived: lambda weighs V at the state they reached, and the one-step backup has it too.
+    np.testing.assert_allclose(future[~ended], 1.0, atol=1e-3)
+
+
 def kl_of(policy, mu, features: np.ndarray) -> np.ndarray:
     return np.asarray(kl_bound(policy(f32(features)), mu(f32(features))), np.float64)
 

@@ -27,9 +27,8 @@ def posterior(obs, action, key) -> PosteriorBackup:
     done[:, 1], done[0, 2] = True, True
     with np.errstate(divide="ignore"):
         log_weight = jnp.asarray(np.repeat(np.log(WEIGHT)[:, None], rows, axis=1))
-    return PosteriorBackup(
-        obs, jnp.asarray(done), jnp.zeros((3, rows)), jnp.ones((3, rows)), jnp.zeros((3, rows)), log_weight
-    )
+    zeros = jnp.zeros((3, rows))
+    return PosteriorBackup(obs, jnp.asarray(done), zeros, jnp.zeros(done.shape), zeros + 1.0, zeros, log_weight)
 
 
 NETWORKS: Any = SimpleNamespace(norm=NORM, pool=POOL, posterior=posterior)

@@ -149,7 +149,7 @@ def begin_chunk(
         state = state._replace(rollouts=state.rollouts._replace(age=jnp.zeros_like(state.rollouts.age)))
     state, context = state._replace(key=key), Context(pool.take(active), log_prior)
     if config.value_rollouts:
-        k_starts, k_rollouts = jax.random.split(jax.random.fold_in(draw_key, 1))
+        k_starts, k_rollouts = jax.random.split(jax.random.fold_in(draw_key, 2))  # `choice` takes 0 and 1
         starts = sample_transitions(data, k_starts, config.value_rollouts, config.discounted_fraction).obs
         context = context._replace(returns=model_returns(config, setup, context, state, starts, k_rollouts))
     return state, context, {}

@@ -45,7 +45,10 @@ def model_returns(
         member = draw_members(rollouts, backup, k_member, hold=config.redraw == "episode")
         done = backup.done[0, member, which]
         after = follow(rollouts, backup, member, rollouts.obs, config.rollout_horizon + 1)
-        each = backup.reward[member, which] - cost, backup.backup[member, which] - cost, done
+        # The backup of the draw that is followed: the mean over draws would charge only a part of an end that it met.
+        reward = backup.reward[member, which] - cost
+        one_step = reward + config.gamma * backup.next_value[0, member, which]
+        each = reward, jnp.clip(one_step, setup.limits.backup_low, setup.limits.backup_high), done
         return (after, alive & ~done), (rollouts.obs, alive, each)
 
     rollouts = PersistentRollouts(starts, jnp.zeros(count, jnp.int32), jnp.zeros(count, jnp.int32))

@@ -67,6 +67,7 @@ class PosteriorBackup(NamedTuple):
     next_obs: Array  # (draws, models, batch, obs_dim)
     done: Array  # (draws, models, batch): the rollout ends here, by the task or by leaving the dataset's box
     reward: Array  # (models, batch)
+    next_value: Array  # (draws, models, batch): V(s'), or the value of the end of the rollout
     backup: Array  # (models, batch): r + gamma E_{s'~T_i} V(s')
     f: Array  # (models, batch)
     log_weight: Array  # (models, batch)
@@ -106,4 +107,4 @@ def posterior_backup(
         next_value, done = jnp.where(left & ~done, limits.left_value, next_value), done | left
     backup = jnp.clip(reward + gamma * next_value.mean(0), limits.backup_low, limits.backup_high)
     f = consistency(q, backup)
-    return PosteriorBackup(next_obs, done, reward, backup, f, log_posterior(log_prior, f, beta))
+    return PosteriorBackup(next_obs, done, reward, next_value, backup, f, log_posterior(log_prior, f, beta))
