@@ -11,7 +11,7 @@ from pspo.algorithms.pspo import algorithm as pspo
 from pspo.algorithms.registry import preset
 from pspo.core.config import build
 from pspo.data import load_dataset
-from pspo.training.cost import ITERATIONS, MOST_MEMBERS, SAMPLE_SIZE, Shape, estimate_cost
+from pspo.training.cost import ITERATIONS, MORE_ITERATIONS, MOST_MEMBERS, SAMPLE_SIZE, Shape, estimate_cost
 
 
 def config(**changed):
@@ -33,12 +33,20 @@ def test_every_phase_has_its_own_number_of_steps(small):
 
 
 def test_rollouts_count_once_a_chunk(monkeypatch):
-    """A program of a few iterations with its rollouts takes 10 seconds, rollouts alone 8: real chunks are longer."""
-    times = iter((10.0, 8.0))
+    """Rollouts alone take 8 seconds, with 4 iterations 10, with 64 iterations 40: the longer chunk tells more."""
+    times = iter((8.0, 10.0, 40.0))
     monkeypatch.setattr("pspo.training.cost._seconds", lambda *_: next(times))
     values = preset("mopo", "smoke", None) | {"chunk": 400}
     training = estimate_cost(mopo, build(mopo.Config, values), Shape(500, 3, 1)).phases[-1]
-    assert training.step_seconds == pytest.approx((10.0 - 8.0) / ITERATIONS + 8.0 / 400)
+    assert training.step_seconds == pytest.approx((40.0 - 8.0) / MORE_ITERATIONS + 8.0 / 400)
+
+
+def test_short_rollouts_need_no_longer_chunk(monkeypatch):
+    times = iter((0.5, 10.0))
+    monkeypatch.setattr("pspo.training.cost._seconds", lambda *_: next(times))
+    values = preset("mopo", "smoke", None) | {"chunk": 400}
+    training = estimate_cost(mopo, build(mopo.Config, values), Shape(500, 3, 1)).phases[-1]
+    assert training.step_seconds == pytest.approx((10.0 - 0.5) / ITERATIONS + 0.5 / 400)
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from pspo.dynamics.fit import ModelConfig
 
 SAMPLE_SIZE = 5000
 FIT_STEPS, ITERATIONS = 4, 4  # enough for slow steps; short ones are repeated
+MORE_ITERATIONS = 64  # where rollouts at the start of a chunk take longer than a few iterations
 SHORT_SECONDS = 0.5
 MOST_MEMBERS = 10  # larger pools are timed with this many: their cost is proportional
 FITTED = {"dynamics pool": "model", "any-step model": "model", "reference policy": "reference", "behaviour VAE": "vae"}
@@ -187,15 +188,23 @@ def _time_iteration(
     start = clock() - started
     state = _after_a_chunk(state, config.chunk)
     chunk = compile_chunk(algorithm, config, setup)
-    whole = _seconds(lambda: chunk(state, setup.arrays, device_data, length=ITERATIONS), clock)
+
+    def whole_chunk(length: int) -> float:
+        return _seconds(lambda: chunk(state, setup.arrays, device_data, length=length), clock)
+
     # The beginning of a chunk, such as rollouts, happens once per chunk, and the run has longer chunks than this one.
     begin = jax.jit(
         lambda arrays, device_data, state: algorithm.begin_chunk(
             config, setup._replace(arrays=arrays), device_data, state
         )
     )
-    beginning = min(_seconds(lambda: begin(setup.arrays, device_data, state), clock), whole)
-    return (whole - beginning) / ITERATIONS + beginning / config.chunk, start
+    beginning, iterations = _seconds(lambda: begin(setup.arrays, device_data, state), clock), ITERATIONS
+    whole = whole_chunk(iterations)
+    if beginning > whole / 4:  # the difference of two long times would be noise
+        iterations = MORE_ITERATIONS
+        whole = whole_chunk(iterations)
+    beginning = min(beginning, whole)
+    return (whole - beginning) / iterations + beginning / config.chunk, start
 
 
 def _after_a_chunk(state: Any, chunk: int) -> Any:
