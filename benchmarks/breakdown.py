@@ -18,7 +18,7 @@ from jax import Array
 from benchmarks.cases import Case
 from pspo.algorithms.pspo import algorithm as pspo
 from pspo.algorithms.pspo.evaluation import q_values
-from pspo.algorithms.pspo.improvement import Sampled, improve, policy_loss
+from pspo.algorithms.pspo.improvement import Constraints, Sampled, improve, policy_loss
 from pspo.algorithms.pspo.rollout import REFERENCE_ROLLOUTS
 from pspo.data.normalise import squash
 from pspo.dynamics.ensemble import Prediction, draw_next, model_inputs
@@ -115,7 +115,7 @@ def _weights(
 ) -> tuple[Array, Array]:
     mu, policy, target = mixtures
     drawn = Sampled(x, mu.log_prob(x), policy.log_prob(x), target.log_prob(x), q, kl_bound(policy, mu))
-    return improve(case.config, drawn, jnp.exp(log_lambda))
+    return improve(case.config, drawn, Constraints(jnp.exp(log_lambda), case.config.kl_limit))
 
 
 def _gradients(

@@ -16,7 +16,7 @@ from pspo.algorithms.common.sac import lowest_q
 from pspo.algorithms.cql import discrete as cql
 from pspo.algorithms.pspo.config import Config
 from pspo.algorithms.pspo.discrete import by_sums, improved_policy, q_of_all, soft_value
-from pspo.algorithms.pspo.improvement import Policies
+from pspo.algorithms.pspo.improvement import Constraints, Policies
 from pspo.data.batches import Transitions
 from pspo.nets.bounds import MASKED
 from pspo.nets.categorical import Categorical, CategoricalPolicy
@@ -75,7 +75,7 @@ def test_by_sums_takes_every_label_into_account(value_of: Any, reference_term: b
     config = dataclasses.replace(Config(), alpha=ALPHA, value_of=value_of, reference_term=reference_term)
     nets = Policies(random_policy(0), random_policy(1), random_policy(2))
     critic = mlp_stack(jax.random.PRNGKey(3), 2, [F + K, 8, 1])
-    result = by_sums(config, nets, critic, features(), jnp.float32(LAMBDA))
+    result = by_sums(config, nets, critic, features(), Constraints(jnp.float32(LAMBDA), config.kl_limit))
     x = [np.concatenate([np.asarray(features()), np.tile(np.eye(K)[k], (N, 1))], axis=1) for k in range(K)]
     q = np.stack(
         [np.asarray(q_values(critic, jnp.asarray(part[:, :F]), jnp.asarray(part[:, F:]))).mean(0) for part in x], 1
@@ -101,7 +101,7 @@ def test_masked_labels_have_no_part_in_any_sum() -> None:
     nets = Policies(random_policy(0, mask), random_policy(1, mask), random_policy(2, mask))
     critic = mlp_stack(jax.random.PRNGKey(3), 2, [F + K, 8, 1])
     config = dataclasses.replace(Config(), alpha=ALPHA)
-    result = by_sums(config, nets, critic, features(), jnp.float32(LAMBDA))
+    result = by_sums(config, nets, critic, features(), Constraints(jnp.float32(LAMBDA), config.kl_limit))
     open_labels = [0, 2, 3]
     q = np.asarray(q_of_all(config, critic, features(), K))[:, open_labels]
     log_mu = log_softmax(np.asarray(nets.mu.net(features()), np.float64)[:, open_labels], axis=1)

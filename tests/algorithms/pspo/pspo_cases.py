@@ -11,6 +11,7 @@ import numpy as np
 
 from pspo.algorithms.pspo import algorithm as pspo
 from pspo.algorithms.pspo.algorithm import Arrays, Config, Setup, State
+from pspo.algorithms.pspo.improvement import Constraints
 from pspo.core.config import build
 from pspo.data.batches import DeviceDataset, Transitions
 from pspo.data.normalise import Normaliser
@@ -66,6 +67,10 @@ def made_setup(log_prior=(0.0, 0.0, 0.0)) -> Setup:
     return Setup(
         Arrays(made_pool(), f32(log_prior), made_policy(1), KnownTermination(ends)), norm, unlimited(norm.obs_mean.size)
     )
+
+
+def constraints(config: Config, multiplier: float) -> Constraints:
+    return Constraints(jnp.float32(multiplier), config.kl_limit)
 
 
 def made_data(count: int = 40) -> DeviceDataset:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,6 +14,7 @@ from pspo.algorithms.pspo.rollout import rollout_action
 from pspo.core.errors import UserError
 from tests.algorithms.pspo.pspo_cases import (
     COMPONENTS,
+    constraints,
     critics_by_hand,
     made_config,
     made_policy,
@@ -60,7 +60,7 @@ def by_hand(policy, alpha, noise=1.0) -> SimpleNamespace:
 
 
 def step(config):
-    return jax.jit(lambda key: improvement(config, NETS, CRITIC, f32(FEATURES), jnp.float32(LAMBDA), key))(KEY)
+    return jax.jit(lambda key: improvement(config, NETS, CRITIC, f32(FEATURES), constraints(config, LAMBDA), key))(KEY)
 
 
 def slope_by_hand(alpha, direction) -> float:

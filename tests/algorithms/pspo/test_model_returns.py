@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pspo.algorithms.pspo import algorithm as pspo
-from pspo.algorithms.pspo.model_returns import LAMBDA, lambda_returns, model_returns
+from pspo.algorithms.pspo.model_returns import (
+    LAMBDA,
+    Steps,
+    lambda_returns,
+    model_returns,
+    path_disagreement,
+    supported_kl_limit,
+)
 from pspo.algorithms.pspo.state import Context, ModelReturns
 from pspo.core.errors import UserError
 from pspo.dynamics.termination import NeverTerminates
@@ -78,7 +85,11 @@ def test_rollouts_act_by_the_mode_and_end_by_the_rule() -> None:
     one = eqx.tree_at(lambda m: m.target_mean, setup.arrays.pool.take(jnp.array([1])), f32([0.5, 0.1, 0.2]))
     first = np.random.default_rng(5).normal(size=(8, OBS)).astype(np.float32)
     first[:, 0] = np.linspace(-1.0, 0.99, 8)  # a rollout ends where this column exceeds one
-    compute = jax.jit(lambda first, key: model_returns(CONFIG, setup, Context(one, jnp.zeros(1)), state, first, key))
+    compute = jax.jit(
+        lambda first, key: model_returns(CONFIG, setup, Context(one, jnp.zeros(1)), state=state, starts=first, key=key)[
+            0
+        ]
+    )
     found = compute(first, jax.random.PRNGKey(0))
 
     policy, mu = state.params.policy, setup.arrays.reference
@@ -117,7 +128,9 @@ def test_an_end_by_noise_costs_the_whole_future() -> None:
     one = eqx.tree_at(lambda m: m.target_mean, setup.arrays.pool.take(jnp.array([1])), f32([0.5, 0.1, 0.2]))
     first = np.random.default_rng(5).normal(size=(64, OBS)).astype(np.float32)
     found = jax.jit(
-        lambda key: model_returns(config, setup, Context(one, jnp.zeros(1)), state, jnp.asarray(first), key)
+        lambda key: model_returns(
+            config, setup, Context(one, jnp.zeros(1)), state=state, starts=jnp.asarray(first), key=key
+        )[0]
     )(jax.random.PRNGKey(0))
     features = encode_by_hand(setup.norm, first.astype(np.float64))
     action = np.asarray(state.params.policy.unit_action(f32(features)), np.float64)
@@ -159,9 +172,58 @@ def test_chunks_with_them_are_repeatable_and_finite() -> None:
         np.testing.assert_array_equal(one, other)
 
 
+# How far from mu the models let the policy go
+
+
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_disagreement_along_a_path_counts_states_before_the_end(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    each, alive = rng.random((7, 3)), np.sort(rng.random((7, 3)) < 0.6, axis=0)[::-1].copy()
+    alive[0] = True
+    steps = Steps(*[jnp.zeros((7, 3))] * 6)._replace(disagreement=f32(each), alive=jnp.asarray(alive))
+    assert float(path_disagreement(steps)) == pytest.approx(each[alive].mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "limit"), [(1.3, 0.2), (1.0, 0.2), (0.9, 0.2 / 0.9**6), (0.8, 0.2 / 0.8**6), (0.5, 1.0)]
+)
+def test_the_kl_limit_rises_where_the_models_agree_better_than_along_mu(ratio: float, limit: float) -> None:
+    config = made_config(**CHANGES, kl_limit=0.2, kl_limit_rise=5.0)
+    assert float(supported_kl_limit(config, f32(0.03 * ratio), f32(0.03))) == pytest.approx(limit, rel=1e-5)
+
+
+def test_models_that_disagree_only_where_mu_goes_let_the_policy_leave() -> None:
+    """Member 1 predicts another change for large actions, which mu takes and the policy does not."""
+    setup, data = made_setup(), made_data()
+    config = made_config(**CHANGES, kl_limit=0.2, kl_limit_rise=5.0)
+    pool = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[:1], leaf.shape), setup.arrays.pool.net)
+    pool = eqx.tree_at(lambda m: m.net, setup.arrays.pool, pool)
+    first = pool.net.weights[0]
+    pool = eqx.tree_at(lambda m: m.net.weights[0], pool, first.at[1, -1].multiply(1.5))  # of the last action column
+    arrays = setup.arrays._replace(pool=pool, terminated=NeverTerminates())
+    still = jax.tree.map(jnp.zeros_like, made_policy(1))
+
+    def limit(mu, policy) -> tuple[float, float]:
+        state = start()
+        state = state._replace(params=state.params._replace(policy=policy))
+        here = setup._replace(arrays=arrays._replace(reference=mu))
+        _, context, metrics = jax.jit(lambda state: pspo.begin_chunk(config, here, data, state))(state)
+        assert float(context.kl_limit) == float(metrics["kl_limit"])
+        return float(metrics["kl_limit"]), float(metrics["disagreement_ratio"])
+
+    far, ratio = limit(mu=made_policy(1), policy=still)
+    assert ratio < 0.9
+    assert 0.2 < far <= 1.0
+    near, ratio = limit(mu=still, policy=made_policy(1))
+    assert ratio > 1.0
+    assert near == pytest.approx(0.2)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({"value_rollouts": 0, "kl_limit": 0.1, "kl_limit_rise": 2.0}, "kl_limit_rise needs value_rollouts"),
         ({"value_of": "policy"}, "value_rollouts needs value_of=mode"),
         ({"visited": 100}, "visited has no effect with value_rollouts"),
     ],

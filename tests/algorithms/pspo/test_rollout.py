@@ -113,7 +113,9 @@ def made_backup(done: np.ndarray, log_weight: np.ndarray) -> PosteriorBackup:
     draw, model, row = np.meshgrid(range(2), range(3), range(BATCH), indexing="ij")
     obs = (100.0 * draw + 10.0 * model + row)[..., None]
     zero, zeros = jnp.zeros((3, BATCH)), jnp.zeros((2, 3, BATCH))
-    return PosteriorBackup(jnp.asarray(obs), jnp.asarray(done), zero, zeros, zero, zero, jnp.asarray(log_weight))
+    return PosteriorBackup(
+        jnp.asarray(obs), jnp.asarray(done), zero, zeros, zero, zero, jnp.asarray(log_weight), zero[0]
+    )
 
 
 def rollouts(age, member=(0, 0, 0, 0, 0)) -> PersistentRollouts:
@@ -157,7 +159,7 @@ def test_members_are_drawn_with_the_posteriors_frequencies() -> None:
     probability = np.array([0.2, 0.7, 0.1])
     log_weight = np.repeat(np.log(probability)[:, None], 20_000, axis=1)
     nothing = jnp.zeros((1, 1))
-    backups = PosteriorBackup(nothing, nothing, nothing, nothing, nothing, nothing, jnp.asarray(log_weight))
+    backups = PosteriorBackup(*[nothing] * 6, jnp.asarray(log_weight), nothing)
     many = PersistentRollouts(nothing, jnp.zeros(20_000, int), jnp.zeros(20_000, int))
     drawn = np.asarray(draw_members(many, backups, jax.random.PRNGKey(3), hold=True))
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 20_000, probability, atol=0.02)

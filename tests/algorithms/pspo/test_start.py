@@ -16,7 +16,7 @@ from pspo.data import Dataset
 from pspo.data.batches import returns_known
 from pspo.data.normalise import fit_normaliser
 from pspo.nets.mlp import apply_stack
-from tests.algorithms.pspo.pspo_cases import critics_by_hand, made_config, made_data, made_setup, start
+from tests.algorithms.pspo.pspo_cases import constraints, critics_by_hand, made_config, made_data, made_setup, start
 
 DATA, SETUP = made_data(), made_setup()
 
@@ -99,9 +99,9 @@ def test_the_policys_own_value_is_its_mean_less_its_divergence():
         *(jnp.asarray(rng.normal(size=(2 * n, batch))) for _ in range(4)),
         kl_states=jnp.zeros(batch),
     )
-    soft, weight = pspo_improvement.improve(config, drawn, jnp.float32(0.2))
+    soft, weight = pspo_improvement.improve(config, drawn, constraints(config, 0.2))
     own = [i for i in range(2 * n) if i >= n]
     expected = np.mean([drawn.q[i] - 0.7 * (drawn.log_policy[i] - drawn.log_mu[i]) for i in own], axis=0)
     np.testing.assert_allclose(soft, expected, rtol=1e-5)
-    _, as_before = pspo_improvement.improve(made_config(action_samples=n, alpha=0.7), drawn, jnp.float32(0.2))
+    _, as_before = pspo_improvement.improve(made_config(action_samples=n, alpha=0.7), drawn, constraints(config, 0.2))
     np.testing.assert_allclose(weight, as_before)  # only the evaluation differs

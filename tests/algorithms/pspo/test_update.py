@@ -15,6 +15,7 @@ from pspo.algorithms.pspo import rollout
 from pspo.algorithms.pspo.algorithm import Params, State
 from pspo.algorithms.pspo.improvement import Sampled, alpha_at, improve
 from tests.algorithms.pspo.pspo_cases import (
+    constraints,
     critics_by_hand,
     encode_by_hand,
     ends,
@@ -211,7 +212,7 @@ def test_without_the_reference_term_mu_has_no_part() -> None:
         drawn = Sampled(
             jnp.zeros((6, 4, 1)), *(jnp.asarray(a) for a in (log_mu, log_policy, log_target, q)), kl_states=jnp.zeros(4)
         )
-        soft, log_weight = improve(config, drawn, jnp.float32(multiplier))
+        soft, log_weight = improve(config, drawn, constraints(config, multiplier))
         return np.asarray(soft), np.exp(log_weight)
 
     soft, weight = improved(log_mu, log_policy)
@@ -358,9 +359,11 @@ def test_learning_rates_are_constant_for_one_half_and_fall_to_their_fraction() -
 )
 def test_alpha_rises_only_at_states_beyond_the_limit(kl_per_column, times) -> None:
     kl = jnp.array([0.0, 3.0 * kl_per_column])
-    np.testing.assert_allclose(alpha_at(made_config(alpha=0.3, kl_limit=0.5), kl, 3), [0.3, 0.3 * times], rtol=1e-5)
-    np.testing.assert_allclose(alpha_at(made_config(alpha=0.3), kl, 3), 0.3)
-    np.testing.assert_array_equal(alpha_at(made_config(reference_term=False), kl, 3), 0.0)
+    np.testing.assert_allclose(
+        alpha_at(made_config(alpha=0.3, kl_limit=0.5), kl, 3, 0.5), [0.3, 0.3 * times], rtol=1e-5
+    )
+    np.testing.assert_allclose(alpha_at(made_config(alpha=0.3), kl, 3, 0.0), 0.3)
+    np.testing.assert_array_equal(alpha_at(made_config(reference_term=False), kl, 3, 0.0), 0.0)
 
 
 def test_beyond_the_limit_the_improved_policy_goes_back_to_mu() -> None:
@@ -368,8 +371,8 @@ def test_beyond_the_limit_the_improved_policy_goes_back_to_mu() -> None:
     log_mu, log_policy, log_target, q = (jnp.asarray(a) for a in rng.normal(size=(4, 6, 2)))
     drawn = Sampled(jnp.zeros((6, 2, 1)), log_mu, log_policy, log_target, q, kl_states=jnp.array([0.0, 9.0]))
     config = made_config(alpha=0.3, kl_limit=1.0)
-    _, limited = improve(config, drawn, jnp.float32(0.1))
-    _, free = improve(made_config(alpha=0.3), drawn, jnp.float32(0.1))
+    _, limited = improve(config, drawn, constraints(config, 0.1))
+    _, free = improve(made_config(alpha=0.3), drawn, constraints(made_config(alpha=0.3), 0.1))
     np.testing.assert_allclose(limited[:, 0], free[:, 0], rtol=1e-5)
     proposal = 0.5 * (np.exp(log_mu) + np.exp(log_policy))
     only_mu = np.exp(log_mu) / proposal

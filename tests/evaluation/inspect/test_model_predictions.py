@@ -28,7 +28,9 @@ def posterior(obs, action, key) -> PosteriorBackup:
     with np.errstate(divide="ignore"):
         log_weight = jnp.asarray(np.repeat(np.log(WEIGHT)[:, None], rows, axis=1))
     zeros = jnp.zeros((3, rows))
-    return PosteriorBackup(obs, jnp.asarray(done), zeros, jnp.zeros(done.shape), zeros + 1.0, zeros, log_weight)
+    return PosteriorBackup(
+        obs, jnp.asarray(done), zeros, jnp.zeros(done.shape), zeros + 1.0, zeros, log_weight, zeros[0]
+    )
 
 
 NETWORKS: Any = SimpleNamespace(norm=NORM, pool=POOL, posterior=posterior)

@@ -37,8 +37,8 @@ from pspo.algorithms.common.losses import q_range
 from pspo.algorithms.pspo.config import Config
 from pspo.algorithms.pspo.discrete import by_sums
 from pspo.algorithms.pspo.evaluation import critic_loss, fit_to_returns, real_target, value_loss
-from pspo.algorithms.pspo.improvement import Improved, Policies, alpha_at, improvement
-from pspo.algorithms.pspo.model_returns import model_returns
+from pspo.algorithms.pspo.improvement import Constraints, Improved, Policies, alpha_at, improvement
+from pspo.algorithms.pspo.model_returns import model_returns, path_disagreement, roll_out_by_mode, supported_kl_limit
 from pspo.algorithms.pspo.posterior import (
     PRIOR_TEMPERATURE,
     Limits,
@@ -151,7 +151,15 @@ def begin_chunk(
     if config.value_rollouts:
         k_starts, k_rollouts = jax.random.split(jax.random.fold_in(draw_key, 2))  # `choice` takes 0 and 1
         starts = sample_transitions(data, k_starts, config.value_rollouts, config.discounted_fraction).obs
-        context = context._replace(returns=model_returns(config, setup, context, state, starts, k_rollouts))
+        common = {"state": state, "key": k_rollouts}
+        returns, own = model_returns(config, setup, context, starts=starts, **common)
+        context = context._replace(returns=returns)
+        if config.kl_limit_rise > 1.0:
+            mu = setup.arrays.reference
+            steps, _ = roll_out_by_mode(config, setup, context=context, policy=mu, starts=starts[::2], **common)
+            reference = path_disagreement(steps)
+            context = context._replace(kl_limit=supported_kl_limit(config, own, reference))
+            return state, context, {"disagreement_ratio": own / reference, "kl_limit": context.kl_limit}
     return state, context, {}
 
 
@@ -179,11 +187,12 @@ def update(
 
     # Policy improvement inside the trust region (Eq. 9); it also gives the soft value of Eq. (8).
     nets = Policies(setup.arrays.reference, params.policy, state.target_policy)
-    multiplier = jnp.exp(state.log_lambda)
+    kl_limit = config.kl_limit if context.kl_limit is None else context.kl_limit
+    constraints = Constraints(jnp.exp(state.log_lambda), kl_limit)
     if isinstance(params.policy, CategoricalPolicy):
-        improved = by_sums(config, nets, state.target_critic, features, multiplier)
+        improved = by_sums(config, nets, state.target_critic, features, constraints)
     else:
-        improved = improvement(config, nets, state.target_critic, features, multiplier, k_improve)
+        improved = improvement(config, nets, state.target_critic, features, constraints, k_improve)
 
     # Policy evaluation (Eq. 8); with `value_rollouts`, half of what the value network learns are returns in the models.
     def loss(nets: tuple[MLP, MLP]) -> tuple[Array, tuple[Array, Array]]:
@@ -214,7 +223,7 @@ def update(
         key=state.key,
         step=state.step + 1,
     )
-    return state, _metrics(config, state, synthetic.backup, improved, multiplier, losses)
+    return state, _metrics(config, state, synthetic.backup, improved, constraints, losses)
 
 
 def _metrics(
@@ -222,10 +231,11 @@ def _metrics(
     state: State,
     backup: PosteriorBackup,
     improved: Improved,
-    multiplier: Array,
+    constraints: Constraints,
     losses: tuple[Array, Array],
 ) -> dict[str, Array]:
     nats = entropy(backup.log_weight)
+    columns = action_columns(state.params.policy)
     return {
         "posterior_entropy": nats.mean() / max(math.log(backup.log_weight.shape[0]), 1e-9),
         "effective_models": jnp.exp(nats).mean(),
@@ -234,8 +244,8 @@ def _metrics(
         "kl_mu": improved.kl_mu,
         "kl_mu_max": improved.kl_states.max(),
         "kl_target_policy": improved.kl_target,
-        "alpha": alpha_at(config, improved.kl_states, action_columns(state.params.policy)).mean(),
-        "lambda": multiplier,
+        "alpha": alpha_at(config, improved.kl_states, columns, constraints.kl_limit).mean(),
+        "lambda": constraints.multiplier,
         "critic_loss": losses[0],
         "value_loss": losses[1],
         "policy_loss": improved.loss,

@@ -19,6 +19,9 @@ class Config(LoopConfig):
     """Strength of the pull towards the reference policy mu (Eq. 7)."""
     kl_limit: Annotated[float, Bounds(0.0, 1e6)] = 0.0
     """KL(pi||mu) of one state, in nats per action dimension, beyond which alpha rises there; 0: never."""
+    kl_limit_rise: Annotated[float, Bounds(1.0, 1e3)] = 1.0
+    """With `value_rollouts`: how many times kl_limit rises at most, as the models disagree less along the policy's
+    rollouts than along mu's; 1: never."""
     beta: Annotated[float, Bounds(0.0, 1e12)] = 1.0
     """Likelihood coefficient of the posterior (Eq. 4); 0 is the uniform posterior."""
     epsilon: Annotated[float, Bounds(1e-6, 1e6)] = 0.02
@@ -102,5 +105,7 @@ class Config(LoopConfig):
             raise UserError("value_of=mode needs improvement=gradient: weights of sampled actions have no mode.")
         if self.value_rollouts and self.value_of != "mode":
             raise UserError("value_rollouts needs value_of=mode: those rollouts act by the mode of the policy.")
+        if self.kl_limit_rise > 1.0 and not self.value_rollouts:
+            raise UserError("kl_limit_rise needs value_rollouts, along which the models' disagreement is measured.")
         if self.value_rollouts and self.visited:
             raise UserError("visited has no effect with value_rollouts, which gives the states: set one of them to 0.")

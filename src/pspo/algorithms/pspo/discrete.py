@@ -15,23 +15,23 @@ from jax import Array
 from pspo.algorithms.common.discrete import all_actions
 from pspo.algorithms.pspo.config import Config
 from pspo.algorithms.pspo.evaluation import q_values
-from pspo.algorithms.pspo.improvement import Improved, Policies, alpha_at
+from pspo.algorithms.pspo.improvement import Constraints, Improved, Policies, alpha_at
 from pspo.nets.categorical import Categorical, CategoricalPolicy
 from pspo.nets.mlp import MLP
 
 
-def by_sums(config: Config, nets: Policies, critic: MLP, features: Array, multiplier: Array) -> Improved:
+def by_sums(config: Config, nets: Policies, critic: MLP, features: Array, constraints: Constraints) -> Improved:
     """Soft values and the step of the policy."""
     mu, policy, target = (net(features) for net in nets)
     q = q_of_all(config, critic, features, nets.policy.action_dim)
     kl_states = policy.kl(mu)
-    alpha = alpha_at(config, kl_states, columns=1)
+    alpha = alpha_at(config, kl_states, columns=1, kl_limit=constraints.kl_limit)
     if config.reference_term and config.value_of == "optimum":
         soft = soft_value(q, mu, alpha)
     else:
         # E_pi[Q] - alpha KL(pi||mu), which Eq. (8) is at its optimum; without mu, Eq. (5) (model:operator).
         soft = policy.mean(q) - (config.alpha * kl_states if config.reference_term else 0.0)
-    improved = improved_policy(q, mu, target, alpha, multiplier)
+    improved = improved_policy(q, mu, target, alpha, constraints.multiplier)
     loss, grads = jax.value_and_grad(cross_entropy)(nets.policy, features, improved)
     return Improved(grads, loss, soft, kl_states, kl_states.mean(), policy.kl(target).mean(), q)
 

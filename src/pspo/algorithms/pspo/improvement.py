@@ -46,14 +46,21 @@ class Improved(NamedTuple):
     q: Array
 
 
+class Constraints(NamedTuple):
+    """How far the policy may go: from the target policy, and from mu."""
+
+    multiplier: Array  # lambda
+    kl_limit: Array | float  # nats per action dimension
+
+
 def improvement(
-    config: Config, nets: Policies, critic: MLP, features: Array, multiplier: Array, key: Array
+    config: Config, nets: Policies, critic: MLP, features: Array, constraints: Constraints, key: Array
 ) -> Improved:
     step = by_gradient if config.improvement == "gradient" else by_weights
-    return step(config, nets, critic, features, multiplier, key)
+    return step(config, nets, critic, features, constraints, key)
 
 
-def alpha_at(config: Config, kl_states: Array, columns: int) -> Array:
+def alpha_at(config: Config, kl_states: Array, columns: int, kl_limit: Array | float) -> Array:
     """The pull towards mu at each state: alpha, and more where the policy has gone beyond `kl_limit`.
 
     One alpha bounds the mean divergence and says little of rare states: on hopper, policies at 1.3 nats in the
@@ -63,7 +70,7 @@ def alpha_at(config: Config, kl_states: Array, columns: int) -> Array:
         return jnp.zeros_like(kl_states)
     if not config.kl_limit:
         return jnp.full_like(kl_states, config.alpha)
-    rise = RISE * jnp.maximum(kl_states / (config.kl_limit * columns) - 1.0, 0.0)
+    rise = RISE * jnp.maximum(kl_states / (kl_limit * columns) - 1.0, 0.0)
     return config.alpha * jnp.exp(jnp.minimum(rise, MAX_RISE))
 
 
@@ -71,7 +78,7 @@ def alpha_at(config: Config, kl_states: Array, columns: int) -> Array:
 
 
 def by_gradient(
-    config: Config, nets: Policies, critic: MLP, features: Array, multiplier: Array, key: Array
+    config: Config, nets: Policies, critic: MLP, features: Array, constraints: Constraints, key: Array
 ) -> Improved:
     """One step along the gradient of E_pi[Q] - alpha KL(pi||mu) - lambda KL(pi||pi'), actions reparameterised.
 
@@ -90,8 +97,8 @@ def by_gradient(
         q = q_values(config, critic, features[:, None], squash(x))
         expected = (jnp.exp(mixture.log_weight) * q.mean(0)).sum(-1)
         kl_mu, kl_target = kl_bound(mixture, mu), kl_bound(mixture, target)
-        alpha = jax.lax.stop_gradient(alpha_at(config, kl_mu, x.shape[-1]))
-        loss = (alpha * kl_mu + multiplier * kl_target - expected).mean()
+        alpha = jax.lax.stop_gradient(alpha_at(config, kl_mu, x.shape[-1], constraints.kl_limit))
+        loss = (alpha * kl_mu + constraints.multiplier * kl_target - expected).mean()
         soft = expected - jnp.minimum(alpha, config.alpha) * kl_mu
         return loss, (soft, kl_mu, kl_mu.mean(), kl_target.mean(), q)
 
@@ -102,9 +109,11 @@ def by_gradient(
 # Its closed form, projected onto the policy
 
 
-def by_weights(config: Config, nets: Policies, critic: MLP, features: Array, multiplier: Array, key: Array) -> Improved:
+def by_weights(
+    config: Config, nets: Policies, critic: MLP, features: Array, constraints: Constraints, key: Array
+) -> Improved:
     sampled = sample_actions(config, nets, critic, features, key)
-    soft, log_weight = improve(config, sampled, multiplier)
+    soft, log_weight = improve(config, sampled, constraints)
     loss, grads = jax.value_and_grad(policy_loss)(nets.policy, features, sampled.x, log_weight)
     own = slice(config.action_samples, None)  # the policy's own samples estimate its divergences
     kl_mu = (sampled.log_policy - sampled.log_mu)[own].mean()
@@ -136,9 +145,9 @@ def sample_actions(config: Config, nets: Policies, critic: MLP, features: Array,
     return Sampled(x, mu.log_prob(x), policy.log_prob(x), target.log_prob(x), q, kl_bound(policy, mu))
 
 
-def improve(config: Config, sampled: Sampled, multiplier: Array) -> tuple[Array, Array]:
+def improve(config: Config, sampled: Sampled, constraints: Constraints) -> tuple[Array, Array]:
     """Soft values (Eq. 8) and the weights of the improved policy (Eq. 9) on the sampled actions."""
-    alpha = alpha_at(config, sampled.kl_states, sampled.x.shape[-1])
+    alpha = alpha_at(config, sampled.kl_states, sampled.x.shape[-1], constraints.kl_limit)
     if config.reference_term and config.value_of == "optimum":
         soft = soft_value(sampled.q, sampled.log_mu, sampled.log_proposal, alpha)
     else:
@@ -147,7 +156,7 @@ def improve(config: Config, sampled: Sampled, multiplier: Array) -> tuple[Array,
         cost = config.alpha * (sampled.log_policy - sampled.log_mu) if config.reference_term else 0.0
         soft = (sampled.q - cost)[config.action_samples :].mean(0)
     log_weight = improvement_log_weights(
-        sampled.q, sampled.log_mu, sampled.log_target, sampled.log_proposal, alpha, multiplier
+        sampled.q, sampled.log_mu, sampled.log_target, sampled.log_proposal, alpha, constraints.multiplier
     )
     return soft, log_weight
 

@@ -9,7 +9,7 @@ the policy does when it is deployed, in models drawn from the posterior (Eqs. (1
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,18 +22,29 @@ from pspo.dynamics.persistent_rollouts import PersistentRollouts
 from pspo.nets.policies import kl_bound
 
 LAMBDA = 0.99  # half of a return is settled within 70 steps: errors of the value network hardly build up
+KL_LIMIT_POWER = 6.0  # 11 % less disagreement doubles the limit
 
 
-def model_returns(
-    config: Config, setup: Setup, context: Context, state: State, starts: Array, key: Array
-) -> ModelReturns:
-    """Rollouts of `rollout_horizon` steps from `starts`, and the lambda-return of each of their states."""
+class Steps(NamedTuple):
+    """Rollouts step by step, (steps, rollouts) each; alive: not yet ended before this step."""
+
+    obs: Array
+    alive: Array
+    reward: Array  # less the cost of leaving mu
+    backup: Array
+    done: Array
+    disagreement: Array  # of the models
+
+
+def roll_out_by_mode(
+    config: Config, setup: Setup, *, context: Context, state: State, policy: Any, starts: Array, key: Array
+) -> tuple[Steps, Array]:
+    """Rollouts of `rollout_horizon` steps from `starts`, and the states that they reach."""
     count = starts.shape[0]
     which = jnp.arange(count)
-    policy: Any = state.params.policy  # both are mixture policies: value_of=mode is for continuous actions
     mu: Any = setup.arrays.reference
 
-    def step(carry: tuple[PersistentRollouts, Array], k: Array) -> tuple[tuple[PersistentRollouts, Array], tuple]:
+    def step(carry: tuple[PersistentRollouts, Array], k: Array) -> tuple[tuple[PersistentRollouts, Array], Steps]:
         rollouts, alive = carry
         k_backup, k_member = jax.random.split(k)
         features = setup.norm.encode(rollouts.obs)
@@ -48,16 +59,37 @@ def model_returns(
         # The backup of the draw that is followed: the mean over draws would charge only a part of an end that it met.
         reward = backup.reward[member, which] - cost
         one_step = reward + config.gamma * backup.next_value[0, member, which]
-        each = reward, jnp.clip(one_step, setup.limits.backup_low, setup.limits.backup_high), done
-        return (after, alive & ~done), (rollouts.obs, alive, each)
+        one_step = jnp.clip(one_step, setup.limits.backup_low, setup.limits.backup_high)
+        return (after, alive & ~done), Steps(rollouts.obs, alive, reward, one_step, done, backup.disagreement)
 
     rollouts = PersistentRollouts(starts, jnp.zeros(count, jnp.int32), jnp.zeros(count, jnp.int32))
     keys = jax.random.split(key, config.rollout_horizon)
-    (last, _), (obs, alive, (reward, backup, done)) = jax.lax.scan(step, (rollouts, jnp.ones(count, bool)), keys)
-    end = state.params.value(setup.norm.encode(last.obs))[..., 0]
-    returns = lambda_returns(reward, backup, done, end, config.gamma)
+    (last, _), steps = jax.lax.scan(step, (rollouts, jnp.ones(count, bool)), keys)
+    return steps, last.obs
+
+
+def model_returns(
+    config: Config, setup: Setup, context: Context, *, state: State, starts: Array, key: Array
+) -> tuple[ModelReturns, Array]:
+    """The lambda-return of each state of rollouts from `starts`, and the disagreement of the models along them."""
+    policy = state.params.policy
+    steps, last = roll_out_by_mode(config, setup, context=context, state=state, policy=policy, starts=starts, key=key)
+    end = state.params.value(setup.norm.encode(last))[..., 0]
+    returns = lambda_returns(steps.reward, steps.backup, steps.done, end, config.gamma)
     returns = jnp.clip(returns, setup.limits.backup_low, setup.limits.backup_high)
-    return ModelReturns(obs.reshape(-1, obs.shape[-1]), returns.reshape(-1), jnp.cumsum(alive.reshape(-1)))
+    alive = jnp.cumsum(steps.alive.reshape(-1))
+    return ModelReturns(steps.obs.reshape(-1, starts.shape[-1]), returns.reshape(-1), alive), path_disagreement(steps)
+
+
+def path_disagreement(steps: Steps) -> Array:
+    """Mean over the states before the end of each rollout."""
+    return (steps.disagreement * steps.alive).sum() / steps.alive.sum()
+
+
+def supported_kl_limit(config: Config, own: Array, reference: Array) -> Array:
+    """`kl_limit`, and up to `kl_limit_rise` times as much where the models disagree less along the policy's own
+    rollouts than along those of mu: the policy has gone to states that they know better."""
+    return config.kl_limit * jnp.clip((reference / own) ** KL_LIMIT_POWER, 1.0, config.kl_limit_rise)
 
 
 def lambda_returns(reward: Array, backup: Array, done: Array, end: Array, gamma: float) -> Array:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from pspo.data.normalise import Normaliser
-from pspo.dynamics.ensemble import Ensemble, draw_next, model_inputs
+from pspo.dynamics.ensemble import Ensemble, Prediction, draw_next, model_inputs
 from pspo.dynamics.prediction_range import Box, PredictionRange, outside
 from pspo.dynamics.termination import Termination
 
@@ -71,6 +71,7 @@ class PosteriorBackup(NamedTuple):
     backup: Array  # (models, batch): r + gamma E_{s'~T_i} V(s')
     f: Array  # (models, batch)
     log_weight: Array  # (models, batch)
+    disagreement: Array  # (batch,): of the models' mean next observations, in standard deviations of the dataset's
 
     @property
     def target(self) -> Array:
@@ -107,4 +108,10 @@ def posterior_backup(
         next_value, done = jnp.where(left & ~done, limits.left_value, next_value), done | left
     backup = jnp.clip(reward + gamma * next_value.mean(0), limits.backup_low, limits.backup_high)
     f = consistency(q, backup)
-    return PosteriorBackup(next_obs, done, reward, next_value, backup, f, log_posterior(log_prior, f, beta))
+    log_weight = log_posterior(log_prior, f, beta)
+    return PosteriorBackup(next_obs, done, reward, next_value, backup, f, log_weight, disagreement(norm, prediction))
+
+
+def disagreement(norm: Normaliser, prediction: Prediction) -> Array:
+    """(batch,): standard deviation over models of the mean next observation, root mean square over its columns."""
+    return jnp.sqrt(jnp.square(prediction.mean[..., :-1].std(0) / norm.obs_std).mean(-1))

@@ -81,8 +81,10 @@ class ModelReturns(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What is fixed during a chunk: the active set, and returns of the policy in it if there are `value_rollouts`."""
+    """What is fixed during a chunk: the active set; with `value_rollouts` the policy's returns in it, and how far from
+    mu they let the policy go."""
 
     models: Ensemble
     log_prior: Array
     returns: ModelReturns | None = None
+    kl_limit: Array | None = None  # None: as configured
