@@ -1,6 +1,6 @@
 """Readers of datasets: one module per source, and helpers that several of them share.
 
-Sources: `csv`, `parquet`, `ipc`, `npz`, `hdf5` (files), `mapped_hdf5` (larger than the memory), `sql` (queries), `d4rl`,
+Sources: `csv`, `parquet`, `ipc`, `npz`, `hdf5` (files), `mapped_hdf5` (larger than memory), `sql` (queries), `d4rl`,
 `minari`, `liquidation` (names), `frames` (data frames in memory), `text_arrays` (arrays of which some are texts).
 Helpers: `tables` (rows to a dataset), `named_arrays` (arrays to a dataset), `several` (tables as one), `arrow_files`,
 `number_columns`, `state_columns`, `label_columns`, `wide_columns`, `identifiers`, `unused_times`, `file_checks`,
