@@ -95,7 +95,7 @@ def _predict(case: Case, models: Any, obs: Array, action: Array) -> Prediction:
 def _next_states(case: Case, obs: Array, action: Array, prediction: Prediction, noise: Array) -> tuple[Array, Array]:
     """Drawn, kept inside the data's range, encoded, and checked for the end of the episode."""
     norm = case.setup.norm
-    next_obs = norm.snap(draw_next(norm, obs, prediction, noise)[0])
+    next_obs = norm.snap(draw_next(obs, prediction, noise)[0])
     return norm.encode(next_obs), case.setup.arrays.terminated(norm, obs, action, next_obs)
 
 

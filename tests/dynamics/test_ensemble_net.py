@@ -113,11 +113,10 @@ def test_inputs_are_the_encoded_observation_and_the_unit_action() -> None:
 
 
 def test_next_observations_share_their_noise() -> None:
-    norm = plain_norm()
     rng = np.random.default_rng(0)
     obs, noise = rng.uniform(-1, 1, size=(4, 2)), rng.normal(size=(6, 1, 4, 2))
     mean, std = rng.normal(size=(3, 4, 3)), rng.uniform(0.1, 0.5, size=(3, 4, 3))
-    result, reward = jax.jit(lambda *a: draw_next(norm, a[0], Prediction(a[1], a[2]), a[3]))(obs, mean, std, noise)
+    result, reward = jax.jit(lambda *a: draw_next(a[0], Prediction(a[1], a[2]), a[3]))(obs, mean, std, noise)
     assert result.shape == (6, 3, 4, 2)
     for k in range(6):
         for m in range(3):

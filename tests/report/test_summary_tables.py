@@ -330,4 +330,5 @@ def test_a_budget_is_shown_with_what_it_bought():
         [cases.HOSTILE, "hopper-medium", "50.00", "0.0", "9,600"],
     ]
     assert table.caption.startswith("Every run has 8 minutes of one core")
+    assert "share and without its evaluations" in table.caption
     assert budget_section(cases.made_up()) is None

@@ -72,7 +72,7 @@ def add_dataset(parser: argparse.ArgumentParser) -> None:
         )
         group.add_argument(option_name(role), metavar=metavar, dest=f"column_{role}", help=text)
     kind = group.add_mutually_exclusive_group()
-    kind.add_argument("--discrete", action="store_const", const="yes", help="actions are labels (default: see check)")
+    kind.add_argument("--discrete", action="store_const", const="yes", help="actions are labels (default: recognised)")
     kind.add_argument("--continuous", action="store_const", const="no", dest="discrete", help="actions are quantities")
     group.add_argument(
         "--mask",

@@ -162,11 +162,6 @@ def _prefixed(role: str, name: str) -> str:
     return name if name.startswith(f"{role}_") else f"{role}_{name}"
 
 
-def _forms(name: str) -> tuple[str, ...]:
-    """How a name may stand in a table."""
-    return name, f"obs_{name}", f"action_{name}"
-
-
 def _are_recognised(obs: list[str], action: list[str]) -> bool:
     following = [f"next_{name}" for name in obs]
     try:

@@ -84,7 +84,7 @@ def model_inputs(norm: Normaliser, obs: Array, unit_action: Array) -> Array:
     return jnp.concatenate([norm.encode(obs), unit_action], axis=-1)
 
 
-def draw_next(norm: Normaliser, obs: Array, prediction: Prediction, noise: Array) -> tuple[Array, Array]:
+def draw_next(obs: Array, prediction: Prediction, noise: Array) -> tuple[Array, Array]:
     """Next observations drawn with standard normal noise (..., batch, obs_dim), and the expected reward.
 
     All members share the noise (common random numbers), so that they differ only in what they predict.

@@ -1,6 +1,7 @@
 """What a policy is worth: in its simulator, from the dataset alone (ope/), and in a single state (inspect/).
 
 ope and inspect share problem.py (what is evaluated) and models_and_critics.py (the models and critics behind it).
+run_comparison.py is what a run ends with: its policy beside the dataset, with a verdict (run_verdict.py).
 Called by training and cli. The names below are imported when they are first used.
 """
 

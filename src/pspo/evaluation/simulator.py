@@ -31,9 +31,8 @@ class Evaluation:
     cvar10: float  # mean of the worst 10 % of the episodes
     score: float  # normalised: random 0, expert 100
     score_stderr: float
-    regret: float | None = (
-        None  # optimal return minus the policy's, summed from the exact loss of each step: low variance
-    )
+    regret: float | None = None
+    """Optimal return minus the policy's, summed from the exact loss of each step: low variance."""
     regret_stderr: float | None = None
     score_by_regret: float | None = None  # score of the optimal policy minus the normalised regret
     optimal_score: float | None = None

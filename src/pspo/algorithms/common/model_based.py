@@ -94,9 +94,8 @@ class Arrays(NamedTuple):
     pool: Ensemble
     elite: Array  # (elites,): indices of members
     terminated: Termination
-    counts: Array | None = (
-        None  # (transitions, targets): which targets are known, where models are trained further; None: all
-    )
+    counts: Array | None = None
+    """(transitions, targets): which targets are known, where models are trained further; None: all."""
 
 
 class Setup(NamedTuple):

@@ -86,7 +86,7 @@ class SampledPredictions(NamedTuple):
 
 def predict(env: ModelEnv, units: Units, obs: Array, action: Array, noise: Array) -> SampledPredictions:
     """Predictions may leave the dataset's range, as the authors'; only counters and saturated columns are corrected."""
-    predicted, reward = draw_next(env.model_norm, obs, env.predict(obs, action), noise)
+    predicted, reward = draw_next(obs, env.predict(obs, action), noise)
     next_obs = env.range.reached(env.model_norm, predicted)
     ended = env.terminated(env.model_norm, obs, action, next_obs)
     end = jnp.where(ended, 1.0, 1.0 - stay_probability(env.model_norm, next_obs))

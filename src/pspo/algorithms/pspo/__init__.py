@@ -1,5 +1,5 @@
-"""PSPO itself. Read in this order: config, state, posterior, rollout, evaluation, improvement, discrete,
-algorithm, diagnostics.
+"""PSPO itself. Read in this order: config, state, posterior, rollout, model_returns, evaluation, improvement,
+discrete, algorithm, diagnostics.
 
 The training loop calls algorithm.py; evaluation and report call posterior.py and diagnostics.py.
 """

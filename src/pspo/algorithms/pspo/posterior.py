@@ -97,7 +97,7 @@ def posterior_backup(
 ) -> PosteriorBackup:
     """Backups of all models and the posterior over them. `value` maps features to V(s')."""
     prediction = models.predict(model_inputs(norm, obs, action))
-    predicted, reward = draw_next(norm, obs, prediction, noise)
+    predicted, reward = draw_next(obs, prediction, noise)
     reward = range.reward(reward)
     reached = range.reached(norm, predicted)
     done = terminated(norm, obs, action, reached)

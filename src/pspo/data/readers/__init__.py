@@ -1,8 +1,10 @@
 """Readers of datasets: one module per source, and helpers that several of them share.
 
-Sources: `csv`, `parquet`, `ipc`, `npz`, `hdf5` (files), `sql` (queries), `d4rl`, `minari`, `liquidation` (names),
-`frames` (data frames in memory), `text_arrays` (arrays of which some are texts). Helpers: `tables` (rows to a dataset),
-`named_arrays` (arrays to a dataset), `several` (tables as one), `number_columns`, `file_checks`, `download`.
+Sources: `csv`, `parquet`, `ipc`, `npz`, `hdf5` (files), `mapped_hdf5` (larger than memory), `sql` (queries), `d4rl`,
+`minari`, `liquidation` (names), `frames` (data frames in memory), `text_arrays` (arrays of which some are texts).
+Helpers: `tables` (rows to a dataset), `named_arrays` (arrays to a dataset), `several` (tables as one), `arrow_files`,
+`number_columns`, `state_columns`, `label_columns`, `wide_columns`, `identifiers`, `unused_times`, `file_checks`,
+`download`.
 
 Called by pspo.data, above all by its load.py and save.py; everything else calls `pspo.data.load_dataset`, except for
 D4RL's names and files. To add a reader, write a module here and add one row to the table in `several` (tables) or in

@@ -198,6 +198,6 @@ def _note(axes: Axes, words: str, point: tuple[float, float], colour: str, ha: s
 
 
 def save_policy_png(run_path: Path, png_path: Path, dpi: int = 110) -> Path:
-    """The learned policy beside the optimal one, as a PNG for a README."""
+    """The learned policy beside the optimal one, as a PNG: docs/images/liquidation-policy.png is made by this."""
     write_atomic(Path(png_path), png(policy_figure(policy_map(load_policy(run_path))), dpi))
     return Path(png_path)

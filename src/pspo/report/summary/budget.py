@@ -40,7 +40,7 @@ def _datasets(results: Results, datasets: list[str]) -> str:
 def _words(results: Results) -> str:
     minutes = results.budget["minutes"]
     return (
-        f"Every run has {minutes:g} minutes of one core, beyond the models that runs share "
+        f"Every run has {minutes:g} minutes of one core, beyond the models that runs share"
         " and without its evaluations. The iterations were fixed before the runs, from these costs, measured in "
         "seconds of processor time."
     )
