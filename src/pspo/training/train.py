@@ -217,6 +217,7 @@ def write_missing(run: Run, dataset: Any = None, reporter: Reporter = NO_REPORT)
 
     The verdict needs the data, as `dataset` where they came from memory; without them the rest is written.
     """
+    _require_readable(run)
     missing = [name for name in ("metrics.csv", COMPARISON_FILE, REPORT_FILE) if not (run.path / name).exists()]
     if "metrics.csv" in missing:
         run.write_metrics_table()
@@ -230,6 +231,17 @@ def write_missing(run: Run, dataset: Any = None, reporter: Reporter = NO_REPORT)
     if REPORT_FILE in missing or COMPARISON_FILE in missing:
         write_report(run.path)
     return missing
+
+
+def _require_readable(run: Run) -> None:
+    """A damaged file of a finished run is named, although nothing of it may be needed now."""
+    for name, needed in (("config", RESUME_NEEDS), ("manifest", ("data_hash", "timings")), ("result", ())):
+        run.read(name, *needed)
+    try:
+        _ = run.policy
+    except UserError as problem:
+        what = str(problem).rstrip(".")
+        raise UserError(f"{what}; once it is removed, `pspo resume` writes it from the last checkpoint.") from None
 
 
 def _require_same_models(run: Run, models: dict[str, Any]) -> None:
