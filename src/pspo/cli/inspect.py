@@ -9,7 +9,7 @@ from typing import Any
 
 from pspo.cli import common
 from pspo.core.compute import require_device, use_device
-from pspo.core.errors import UserError
+from pspo.core.errors import UserError, not_empty
 from pspo.core.terminal import show
 
 HELP = "Show what the policy of a run does in one state, and why: as text and as a figure."
@@ -29,7 +29,9 @@ def add_inspect(commands: Any) -> None:
         "--row", type=int, metavar="N", help="a row of the dataset, from 0; also shows what followed in the data"
     )
     parser.add_argument("--data", metavar="FILE", help="take the row from this file, read with the same columns")
-    parser.add_argument("--out", metavar="FILE", help="figure, .png or .svg (default: a new name in the run directory)")
+    parser.add_argument(
+        "--out", type=not_empty, metavar="FILE", help="figure, .png or .svg (default: a new name in the run directory)"
+    )
     common.add_threads(parser)
     common.add_device(parser)
     common.add_json(parser)

@@ -16,7 +16,7 @@ from pspo.algorithms.sharing import about_pool
 from pspo.core import checkpoint
 from pspo.core.compute import keep_compiled_programs
 from pspo.core.config import build, flatten
-from pspo.core.errors import UserError
+from pspo.core.errors import UserError, not_empty
 from pspo.core.progress import NO_REPORT, Progress, Reporter
 from pspo.data.batches import device_dataset
 from pspo.data.check import require_trainable
@@ -37,6 +37,7 @@ from pspo.runs.manifest import describe_machine
 from pspo.training.configure import configure, refuse_unused
 from pspo.training.loop import Clock, Session, run_loop
 from pspo.training.monitor import Monitor
+from pspo.training.request import require_seed
 from pspo.training.result import final_evaluation
 from pspo.training.trackers import Tracker, check_tracker
 
@@ -71,6 +72,7 @@ def train(
     "episode". `episodes` of the final evaluation default to the task's own number. `monitor` receives progress,
     messages and metrics. Raises `UserError` for bad input, and `Diverged` where a number is not finite.
     """
+    not_empty(out)
     _refuse_before_reading(algo, seed, episodes, monitor)
     columns, _ = columns_with_map(dataset, columns)
     whole = load_dataset(dataset, columns, task, monitor.progress)
@@ -111,8 +113,7 @@ def _refuse_before_reading(algo: str, seed: int, episodes: int | None, monitor: 
     """What can be known to be wrong before the data are read, which may take long."""
     check_tracker(monitor.tracker)
     get_algorithm(algo)
-    if not 0 <= seed < 2**31:
-        raise UserError(f"seed={seed} is out of range: it must be a whole number from 0 to {2**31 - 1}.")
+    require_seed(seed)
     if episodes is not None:
         require_episodes(episodes)
 
