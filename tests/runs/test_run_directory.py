@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from pspo.core.errors import UserError
+from pspo.evaluation.run_inputs import finished_run
 from pspo.runs import directory as runs
 from pspo.runs.directory import Run, create, free_path, open_run, writing
+from pspo.runs.export import export_policy
 from tests.refusals import message_of
 
 FILES = {"config": {"algo": "pspo", "settings": {}}, "manifest": {"timings": {}}}
@@ -193,6 +195,12 @@ def test_temporary_files_of_a_killed_process_are_removed_by_the_next_writer(tmp_
 def test_a_folder_with_temporary_files_of_a_killed_process_is_empty(tmp_path) -> None:
     (tmp_path / ".config.json.abcd1234").write_text("{")
     assert sorted(os.listdir(create(tmp_path, FILES).path)) == ["config.json", "manifest.json"]
+
+
+@pytest.mark.parametrize("use", [finished_run, lambda path: export_policy(path, path / "x.onnx")])
+def test_a_command_in_a_message_can_be_pasted(tmp_path, use) -> None:
+    run = create(tmp_path / "my run", FILES).path
+    message_of(use, run, naming=f"`pspo resume '{run}'`")
 
 
 # One writer
