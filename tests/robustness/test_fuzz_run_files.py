@@ -115,6 +115,15 @@ def test_damaged_metrics_are_rewound_or_refused(times: int, tmp_path: Path) -> N
     check()
 
 
+def test_a_damaged_setting_of_a_finished_run_is_named(whole: Path, tmp_path: Path, capsys) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    config = json.loads((run / "config.json").read_text())
+    config["settings"]["gamma"] = "abc"
+    (run / "config.json").write_text(json.dumps(config))
+    assert main(["resume", str(run), "--quiet"]) == 2
+    one_sentence(capsys.readouterr().err, "gamma=abc is not a number")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

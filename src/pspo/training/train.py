@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pspo.algorithms import external, get_algorithm, get_algorithm_for
+from pspo.algorithms import ALGORITHMS, external, get_algorithm, get_algorithm_for
 from pspo.algorithms import preset as load_preset
 from pspo.algorithms.contract import Algorithm
 from pspo.algorithms.sharing import about_pool
@@ -238,6 +238,9 @@ def _require_readable(run: Run) -> None:
     """A damaged file of a finished run is named, although nothing of it may be needed now."""
     for name, needed in (("config", RESUME_NEEDS), ("manifest", ("data_hash", "timings")), ("result", ())):
         run.read(name, *needed)
+    description = run.read("config")
+    if description["algo"] in ALGORITHMS:  # those of other packages may not be installed any more
+        build(get_algorithm(description["algo"]).Config, description["settings"], algo=description["algo"])
     try:
         _ = run.policy
     except UserError as problem:
