@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
     use_device(arguments.device)
     require_device()
     out = _checked_output(arguments.out)
+    _require_writable(out.parent if out else Path(arguments.run))
     from pspo.evaluation.inspect.inspection import inspect_policy
 
     with common.reporter(arguments.quiet) as reporter:
@@ -71,3 +73,14 @@ def _checked_output(out: str | None) -> Path | None:
     if path.is_dir():
         raise UserError(f"{path} is a folder: give another name.")
     return path
+
+
+def _require_writable(folder: Path) -> None:
+    """For the figure; tried first as well, as the run may be somebody else's."""
+    if not folder.is_dir():
+        return  # it is no run, which is said later
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as problem:
+        raise UserError(f"no figure can be written to {folder} ({problem.strerror}): give --out.") from None
