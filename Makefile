@@ -54,7 +54,7 @@ $(VENV)/.dev: $(VENV)/.core
 	touch $@
 
 $(VENV)/.uv: $(VENV)/.made
-	$(PIP) "uv>=0.5,<1"
+	$(PIP) "uv>=0.8,<1"
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.core

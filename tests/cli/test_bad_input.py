@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from pspo.cli.main import main
+from pspo.experiments import ExperimentRequest, train_seeds
+from pspo.training.request import TrainRequest
+from pspo.training.train import train
 from tests.cli.command_line import TINY, pspo
-from tests.refusals import one_sentence
+from tests.refusals import message_of, one_sentence
 
 
 def rows(n: int = 200, **changes) -> dict[str, np.ndarray]:
@@ -33,6 +36,35 @@ def with_nan(n: int = 200) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "liquidation", "--preset", "smoke"],
+        ["train", "liquidation", "--preset", "smoke", "--seeds", "2"],
+        ["data", "make", "liquidation", "--size", "50"],
+        ["collect", "hopper-random", "--transitions", "50"],
+        ["experiment", "table2", "--preset", "smoke", "--dry-run"],
+        ["report", "."],
+        ["inspect", ".", "--row", "0"],
+    ],
+)
+def test_an_empty_path_is_refused(words, tmp_path: Path, capsys, monkeypatch) -> None:
+    """As from a shell's unset variable: it counted as not given, and files went to the default place."""
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "--out", ""]) == 2
+    one_sentence(capsys.readouterr().err, "the path to write to is empty")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_path_is_refused_from_python(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = TrainRequest("liquidation", "bc", "smoke")
+    message_of(train, "liquidation", "bc", "smoke", out="", naming="the path to write to is empty")
+    message_of(train_seeds, request, seeds=1, out=" ", naming="the path to write to is empty")
+    message_of(ExperimentRequest, "table2", out="", naming="the path to write to is empty")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["liquidatoin"], "did you mean 'liquidation'"),
@@ -45,8 +77,11 @@ def with_nan(n: int = 200) -> np.ndarray:
         (["liquidation", "--set", "steps=ten"], "steps=ten is not a whole number"),
         (["liquidation", "--set", "posterior=magic"], "not one of consistency, uniform"),
         (["liquidation", "--set", "beta"], "--set takes key=value"),
+        (["liquidation", "--task", ""], "the name of the task is empty"),
         (["liquidation", "--seed", "-1"], "seed=-1 is out of range"),
         (["liquidation", "--seeds", "0"], "--seeds 0 is out of range"),
+        (["liquidation", "--seeds", "99999999999"], "--seeds 99999999999 is out of range: at most 10000"),
+        (["liquidation", "--seeds", "2", "--seed", "2147483647"], "seed=2147483648 is out of range"),
         (["liquidation", "--episodes", "0"], "episodes=0 is out of range"),
         (["liquidation", "--episodes", "0", "--seeds", "2"], "episodes=0 is out of range"),
         (["liquidation", "--episodes", "-1", "--dry-run"], "episodes=-1 is out of range"),

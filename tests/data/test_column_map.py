@@ -63,6 +63,8 @@ def test_a_folder_has_its_map_beside_it(tmp_path: Path) -> None:
         ("[columns]\nobz = 'x'", "unknown role of a column 'obz': did you mean 'obs'?"),
         ("[columns]\nobs = 3", "columns of obs are 3"),
         ("columns = 3", "is not a table"),
+        ("obs = 'x'\nreward = 'r'", "is in no table: write [columns] in a line above it"),
+        ("action = 'a'\n[columns]\nobs = 'x'", "'action' in "),
         ("[columns", "cannot be read"),
         ("[columns]\naction_low = 'a'\naction_high = 1", "action_low is 'a'"),
         ("[columns]\naction_low = 0", "only action_low is given"),

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from pspo.core.column_names import positions
 from pspo.core.errors import UserError
 from pspo.data import load_dataset
+from pspo.data.readers import tables, wide_columns
 
 
 class CountedSchema:
@@ -87,3 +89,29 @@ def test_names_that_differ_are_found_in_linear_time() -> None:
     with pytest.raises(UserError, match="lacks 'y0', 'y1'"):
         positions(given, wanted, "the table")
     assert CountedName.compared < 5 * 400
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+@pytest.mark.parametrize("lists", [False, True])
+def test_few_columns_are_read_in_float64_at_once(tmp_path: Path, monkeypatch, suffix: str, lists: bool) -> None:
+    """All of a wide table would take twice the memory of the dataset itself."""
+    if lists and suffix == ".csv":
+        pytest.skip("a CSV has no lists")
+    clocks = 1.7e9 + 60.0 * np.arange(20)[:, None] + np.arange(9)
+    if lists:
+        part = pa.array(clocks.tolist(), pa.list_(pa.float64(), 9))
+        table: dict[str, Any] = {"obs_a": part, "obs_b": part}
+    else:
+        table = {f"obs_{c}": clocks[:, c] for c in range(9)}
+    table |= {"action": np.sin(clocks[:, 0]), "reward": np.arange(20.0), "episode": np.repeat([0, 1], 10)}
+    path = tmp_path / f"log{suffix}"
+    (pyarrow.parquet.write_table if suffix == ".parquet" else pyarrow.csv.write_csv)(pa.table(table), path)
+    whole = load_dataset(path)
+    reads: list[list[str]] = []
+    read_wide = tables._read_wide
+    monkeypatch.setattr(tables, "_read_wide", lambda t, names, *more: reads.append(names) or read_wide(t, names, *more))
+    monkeypatch.setattr(wide_columns, "AT_ONCE", 20 * 8 * 4)
+    assert load_dataset(path).hash == whole.hash
+    assert reads == (
+        [["obs_a"], ["obs_b"]] if lists else [[f"obs_{c}" for c in part] for part in ([*range(4)], [*range(4, 8)], [8])]
+    )

@@ -133,6 +133,17 @@ def test_texts_beside_a_column_of_lists_are_read_again_for_a_run() -> None:
     assert note.startswith("column 'obs_mode' has 300 rows with other texts than the categories of the run")
 
 
+def test_numbers_that_float64_makes_equal_are_not_called_constant() -> None:
+    """Identifiers near 2^64: their neighbours in float64 are 2048 apart."""
+    rows = np.arange(ROWS)
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"obs_x": np.sin(rows), "obs_id": rows.astype(np.uint64) + np.uint64(2**64 - 1000)})
+    for name in ("action", "reward", "terminal"):
+        table = table.append_column(name, pa.array(columns_of(log())[name]))
+    messages = [finding.message for finding in check(load_dataset(table))]
+    assert any("never changes as far as float64 tells" in message for message in messages), messages
+
+
 @pytest.mark.parametrize("way", ["dictionary", "frame", "hdf5"])
 def test_numbers_beyond_those_of_float64_get_a_note(way: str, tmp_path: Path) -> None:
     arrays = log()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pandas as pd
 import pyarrow.parquet
@@ -20,7 +22,8 @@ from pspo.data import Dataset, load_dataset, lost_in, save_dataset
 from pspo.data import save as save_module
 from pspo.data.column_order import in_order_of
 from pspo.data.load import FILE_READERS
-from tests.data.made_up_data import clean_fields, datasets
+from tests.data.made_up_data import clean_d4rl, clean_fields, datasets
+from tests.refusals import message_of
 
 KEEP_ALL = (".npz", ".hdf5", ".parquet")
 
@@ -133,6 +136,16 @@ def test_losses_of_a_csv_are_reported() -> None:
     assert "cannot be read" in constant
 
 
+def write_arrays_to(path: Path, arrays: dict) -> Path:
+    if path.suffix == ".npz":
+        np.savez(path, **arrays)
+    else:
+        with h5py.File(path, "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+    return path
+
+
 TIMES = {
     "days": np.datetime64("2024-01-01") + np.arange(60),
     "hours": (np.datetime64("2024-01-01T00:00:00.000001") + np.arange(60) * np.timedelta64(1, "h")),
@@ -187,6 +200,49 @@ def test_times_that_pspo_did_not_write_are_refused(tmp_path: Path, change: dict)
         np.savez(path, **{**stored, **change})
     with pytest.raises(UserError, match="row_times"):
         load_dataset(path)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".hdf5"])
+@pytest.mark.parametrize("name", ["row_times", "last_reward"])
+def test_arrays_of_another_length_are_refused(tmp_path: Path, name: str, suffix: str) -> None:
+    """Also where rows are dropped for the lack of a next state."""
+    arrays = clean_d4rl() | {name: np.full(5, np.nan)}
+    del arrays["next_observations"]
+    path = write_arrays_to(tmp_path / f"x{suffix}", arrays)
+    message_of(load_dataset, path, naming=f"array '{name}' has shape (5,)")
+
+
+def test_an_array_of_the_rewards_before_each_row_is_not_that_of_dropped_rows(tmp_path: Path) -> None:
+    """It would be added to the returns of the episodes."""
+    path = write_arrays_to(tmp_path / "x.npz", clean_d4rl() | {"last_reward": np.arange(60.0)})
+    message_of(load_dataset, path, naming="'last_reward' is 0 at row 0, where no episode is cut")
+
+
+def test_an_array_that_is_in_a_file_twice_is_refused(tmp_path: Path) -> None:
+    path = write_arrays_to(tmp_path / "x.npz", clean_d4rl())
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("rewards.npy", archive.read("actions.npy"))
+    message_of(load_dataset, path, naming="an array is in it twice")
+
+
+ROLES = {"obs": "observations", "action": "actions", "reward": "rewards", "terminal": "terminals"}
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".hdf5"])
+def test_arrays_with_names_of_our_own_have_a_role_where_they_are_named(tmp_path: Path, suffix: str) -> None:
+    arrays = clean_d4rl() | {"row_times": np.array([0, 2, 1, *range(3, 60)]), "last_reward": np.arange(60.0)}
+    del arrays["next_observations"]
+    path = write_arrays_to(tmp_path / f"x{suffix}", arrays)
+    dataset = load_dataset(path, columns=ROLES | {"obs": ["observations", "last_reward"], "time": "row_times"})
+    assert dataset.time_name == "row_times"
+    assert dataset.obs_dim == 4
+    assert any("sorted by 'row_times'" in note for note in dataset.notes)
+    np.testing.assert_array_equal(dataset.obs[1, :3], arrays["observations"][2])
+    assert dataset.obs[1, 3] == 2
+    without = load_dataset(path, columns=ROLES | {"ignore": ["row_times", "last_reward"]})
+    assert not any("row_times" in note for note in without.notes)
+    plain = load_dataset(path, columns=ROLES)
+    assert sum("'row_times'" in note and "'last_reward'" in note for note in plain.notes) == 1
 
 
 def test_a_flipped_bit_in_a_parquet_file_is_noticed(tmp_path: Path) -> None:

@@ -162,6 +162,11 @@ def test_lists_of_different_lengths_are_refused() -> None:
     assert "2 rewards per row" in refusal(pa.table(columns))
 
 
+def test_empty_lists_are_refused() -> None:
+    columns = {**ROW, "obs": pa.array([[]] * 4, pa.list_(pa.float64())), "terminal": [0, 0, 0, 1]}
+    message_of(load_dataset, pa.table(columns), naming="column 'obs' holds empty lists")
+
+
 def test_a_missing_list_is_a_missing_next_state() -> None:
     after = [None, [3.0, 4.0], None, [5.0, 6.0]]
     loaded = through_memory({**ROW, "obs": [[1.0, 2.0]] * 4, "next_obs": after, "terminal": [1, 1, 1, 1]})

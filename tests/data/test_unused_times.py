@@ -11,6 +11,7 @@ import pyarrow.csv
 import pytest
 
 from pspo.data import load_dataset
+from pspo.data.readers import tables
 
 COLUMNS = {"obs": "x", "action": "u", "reward": "r", "episode": "id"}
 EPISODES, STEPS = 6, 12
@@ -76,6 +77,18 @@ def test_columns_that_are_no_clock_say_nothing_about_the_order() -> None:
     holes = [None, *DAYS[:-1].tolist()[::-1]]
     assert "order" not in note(log(date=np.array(holes, dtype=object)))
     assert "order" not in note(log(born=np.repeat(DAYS[::-STEPS], STEPS)))
+
+
+def test_rows_are_hashed_once_for_all_columns(monkeypatch) -> None:
+    """Hashing goes through the whole table, and a log may have a hundred columns of dates."""
+    hashed: list[int] = []
+    row_keys = tables.row_keys
+    monkeypatch.setattr(tables, "row_keys", lambda arrays: hashed.append(1) or row_keys(arrays))
+    assert "not used" in note(log(**{f"date {i}": DAYS for i in range(9)}))
+    assert len(hashed) == 1
+    hashed.clear()
+    assert "not used" in note(log(comment=["x"] * len(DAYS)))
+    assert not hashed
 
 
 def test_a_named_time_is_the_only_one_that_counts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pspo.cli.main import main
 from pspo.data import load_dataset
 from pspo.evaluation.ope import estimate_run
 from pspo.evaluation.ope.estimate_run import estimate_return
@@ -21,6 +23,7 @@ from pspo.runs.directory import Run
 from pspo.training import train as training
 from pspo.training.monitor import SILENT
 from pspo.training.request import TrainRequest
+from tests.refusals import one_sentence
 from tests.report.made_up_run import config, metrics, models, result, write_run
 from tests.robustness.damage import FEW_AND_MANY, bounded, damaged, edited_text, refused_or
 
@@ -110,3 +113,32 @@ def test_damaged_metrics_are_rewound_or_refused(times: int, tmp_path: Path) -> N
         assert Run(run).metrics()[-1] == {"step": 750}
 
     check()
+
+
+def test_a_damaged_setting_of_a_finished_run_is_named(whole: Path, tmp_path: Path, capsys) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    config = json.loads((run / "config.json").read_text())
+    config["settings"]["gamma"] = "abc"
+    (run / "config.json").write_text(json.dumps(config))
+    assert main(["resume", str(run), "--quiet"]) == 2
+    one_sentence(capsys.readouterr().err, "gamma=abc is not a number")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", b"{", "config.json cannot be read"),
+        ("config.json", b"{}", "config.json lacks 'algo'"),
+        ("manifest.json", b"[]", "manifest.json does not hold what a run writes there"),
+        ("result.json", b'{"steps": "many"}', "'steps' in "),
+        ("policy.safetensors", b"", "; once it is removed, `pspo resume` writes it from the last checkpoint"),
+    ],
+)
+def test_a_damaged_file_of_a_finished_run_is_named(
+    whole: Path, tmp_path: Path, capsys, name: str, content: bytes, message: str
+) -> None:
+    run = Path(shutil.copytree(whole, tmp_path / "run"))
+    (run / name).write_bytes(content)
+    assert main(["resume", str(run), "--quiet"]) == 2
+    one_sentence(capsys.readouterr().err, message)
+    assert (run / name).read_bytes() == content

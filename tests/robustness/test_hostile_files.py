@@ -183,6 +183,16 @@ def test_many_texts_that_are_one_long_text_are_refused(where: str, tmp_path: Pat
     assert "have more than 1,000,000 characters" in message_of(lambda: load_dataset(path))
 
 
+def test_very_many_texts_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    """Each takes some bytes in the file, and its own read."""
+    path = tmp_path / "log.hdf5"
+    with h5py.File(path, "w") as file:
+        for name, array in clean_d4rl().items():
+            file[name] = array
+        file.create_dataset("notes", (1001,), h5py.string_dtype())
+    assert "'notes' holds 1001 texts, and at most 1000 are read" in message_of(lambda: load_dataset(path))
+
+
 def _repeat_first(file: Any, path: Path) -> None:
     """Let all texts of an array refer to the first one: each is a length, an address and an index in the file."""
     place = file["notes"].id.get_offset()

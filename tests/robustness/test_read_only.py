@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from pspo.cli.main import main
+from pspo.evaluation.inspect import inspection
 from pspo.evaluation.ope import estimate_run
 from tests.refusals import one_sentence
 from tests.robustness.training_process import TRAIN
@@ -83,3 +84,11 @@ def test_no_command_writes_to_a_read_only_folder(sealed: Path, capsys, monkeypat
         assert str(sealed) in message, words
         assert "Permission denied" in message, words
     assert before == {path: path.read_bytes() for path in sealed.rglob("*") if path.is_file()}
+
+
+def test_inspect_tries_the_folder_of_its_figure_before_it_fits_anything(sealed: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(inspection, "inspect_policy", lambda *_, **__: pytest.fail("this takes minutes"))
+    for more in ([], ["--out", str(sealed / "state.png")]):
+        with as_everybody():
+            assert main(["inspect", str(sealed / "run"), "--row", "0", "--quiet", *more]) == 2
+        one_sentence(capsys.readouterr().err, "(Permission denied): give --out")

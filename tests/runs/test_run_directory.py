@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from pspo.core.errors import UserError
+from pspo.evaluation.run_inputs import finished_run
 from pspo.runs import directory as runs
 from pspo.runs.directory import Run, create, free_path, open_run, writing
+from pspo.runs.export import export_policy
 from tests.refusals import message_of
 
 FILES = {"config": {"algo": "pspo", "settings": {}}, "manifest": {"timings": {}}}
@@ -175,6 +177,30 @@ def test_a_free_path_counts_up(tmp_path, monkeypatch) -> None:
     Path("runs/x-2").rmdir()
     assert str(free_path("x")) == "runs/x-2"
     assert str(free_path("y")) == "runs/y"
+
+
+# What a killed process leaves
+
+
+def test_temporary_files_of_a_killed_process_are_removed_by_the_next_writer(tmp_path) -> None:
+    run = create(tmp_path / "run", FILES)
+    left = [".manifest.json.abcd_123", ".metrics.jsonl.abcd1234", ".policy.safetensors.abcd1234"]
+    others = [".report.html.abcd1234", ".comparison.json.abcd1234", ".mine", ".notes.json.abcd1234"]
+    for name in (*left, *others):  # a report may be written by another process right now
+        (run.path / name).write_text("x")
+    with writing(run):
+        assert {path.name for path in run.path.iterdir()} == {"config.json", "manifest.json", *others}
+
+
+def test_a_folder_with_temporary_files_of_a_killed_process_is_empty(tmp_path) -> None:
+    (tmp_path / ".config.json.abcd1234").write_text("{")
+    assert sorted(os.listdir(create(tmp_path, FILES).path)) == ["config.json", "manifest.json"]
+
+
+@pytest.mark.parametrize("use", [finished_run, lambda path: export_policy(path, path / "x.onnx")])
+def test_a_command_in_a_message_can_be_pasted(tmp_path, use) -> None:
+    run = create(tmp_path / "my run", FILES).path
+    message_of(use, run, naming=f"`pspo resume '{run}'`")
 
 
 # One writer

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from pspo.cli import common
+from pspo.core.errors import not_empty
 from pspo.core.terminal import show
 
 HELP = "Record a dataset in a simulator with a behaviour policy or an online learner."
@@ -29,7 +30,7 @@ def add_collect(commands: Any) -> None:
     )
     parser.add_argument("--transitions", type=int, metavar="N", help="size of the dataset (not for a replay)")
     parser.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
-    parser.add_argument("--out", metavar="FILE", help="default: TASK-LABEL.hdf5")
+    parser.add_argument("--out", type=not_empty, metavar="FILE", help="default: TASK-LABEL.hdf5")
     parser.add_argument("--steps", type=int, metavar="N", help="maximum number of learner steps (default: 1000000)")
     common.add_settings(parser, "change a setting of the learner")
     common.add_threads(parser)

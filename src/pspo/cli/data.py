@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pspo.cli.common import add_command, allow_negative_lists
-from pspo.core.errors import PROBLEM
+from pspo.core.errors import PROBLEM, not_empty
 from pspo.core.progress import Progress
 from pspo.core.terminal import in_one_line, show, show_note
 from pspo.runs.command import option_name
@@ -100,7 +100,7 @@ def add_check_and_data(commands: Any) -> None:
     make.add_argument("name", help="liquidation")
     make.add_argument("--size", type=int, default=100_000, help="number of transitions (default: %(default)s)")
     make.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
-    make.add_argument("--out", metavar="FILE", help="default: NAME.npz")
+    make.add_argument("--out", type=not_empty, metavar="FILE", help="default: NAME.npz")
     add_dataset(add_command(subcommands, "info", _info, "Show sizes, returns and hash of a dataset."))
     _add_check(add_command(subcommands, "check", _check, check))
     describe = (

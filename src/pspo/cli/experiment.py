@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pspo.cli import common
-from pspo.core.errors import PROBLEM, UserError
+from pspo.core.errors import PROBLEM, UserError, not_empty
 from pspo.core.terminal import show
 from pspo.experiments.declarations import EXPERIMENTS
 
@@ -29,8 +29,8 @@ def add_experiment(commands: Any) -> None:
     )
     parser.add_argument(
         "--out",
-        type=Path,
-        default=Path("experiments"),
+        type=not_empty,
+        default="experiments",
         metavar="DIR",
         help="folder of runs and results (default: %(default)s)",
     )

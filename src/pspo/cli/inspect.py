@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from pspo.cli import common
 from pspo.core.compute import require_device, use_device
-from pspo.core.errors import UserError
+from pspo.core.errors import UserError, not_empty
 from pspo.core.terminal import show
 
 HELP = "Show what the policy of a run does in one state, and why: as text and as a figure."
@@ -29,7 +30,9 @@ def add_inspect(commands: Any) -> None:
         "--row", type=int, metavar="N", help="a row of the dataset, from 0; also shows what followed in the data"
     )
     parser.add_argument("--data", metavar="FILE", help="take the row from this file, read with the same columns")
-    parser.add_argument("--out", metavar="FILE", help="figure, .png or .svg (default: a new name in the run directory)")
+    parser.add_argument(
+        "--out", type=not_empty, metavar="FILE", help="figure, .png or .svg (default: a new name in the run directory)"
+    )
     common.add_threads(parser)
     common.add_device(parser)
     common.add_json(parser)
@@ -41,6 +44,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
     use_device(arguments.device)
     require_device()
     out = _checked_output(arguments.out)
+    _require_writable(out.parent if out else Path(arguments.run))
     from pspo.evaluation.inspect.inspection import inspect_policy
 
     with common.reporter(arguments.quiet) as reporter:
@@ -69,3 +73,14 @@ def _checked_output(out: str | None) -> Path | None:
     if path.is_dir():
         raise UserError(f"{path} is a folder: give another name.")
     return path
+
+
+def _require_writable(folder: Path) -> None:
+    """For the figure; tried first as well, as the run may be somebody else's."""
+    if not folder.is_dir():
+        return  # it is no run, which is said later
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as problem:
+        raise UserError(f"no figure can be written to {folder} ({problem.strerror}): give --out.") from None

@@ -9,7 +9,7 @@ from pspo.algorithms.caution import LEVELS
 from pspo.cli import common
 from pspo.cli.data import add_dataset, add_holdout, dataset_options
 from pspo.core.compute import require_device, use_device
-from pspo.core.errors import PROBLEM, UserError
+from pspo.core.errors import PROBLEM, not_empty
 from pspo.core.terminal import show
 from pspo.training.trackers import TRACKERS
 
@@ -31,7 +31,7 @@ def add_train(commands: Any) -> None:
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="train N seeds from SEED on in parallel, and average them"
     )
-    parser.add_argument("--out", metavar="DIR", help="run directory (default: a new one under runs/)")
+    parser.add_argument("--out", type=not_empty, metavar="DIR", help="run directory (default: a new one under runs/)")
     common.add_settings(parser, "change a setting of the preset; `pspo config` lists them")
     parser.add_argument("--dry-run", action="store_true", help="estimate time and memory, and train nothing")
     parser.add_argument(
@@ -100,8 +100,6 @@ def train_request(arguments: argparse.Namespace, settings: dict[str, Any]) -> An
 
 def _train_seeds(arguments: argparse.Namespace, settings: dict[str, Any]) -> int:
     arguments.stopped = common.REPEAT
-    if arguments.seeds < 1:
-        raise UserError(f"--seeds {arguments.seeds} is out of range: at least one is needed.")
     from pspo.experiments import RunsFailed, train_seeds
 
     request = train_request(arguments, settings)

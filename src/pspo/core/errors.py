@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import TypeVar
+
+P = TypeVar("P")
 
 
 class UserError(Exception):
@@ -16,6 +19,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean '{nearest[0]}'?" if nearest else f"known are: {', '.join(known)}."
     return UserError(f"unknown {kind} '{name}': {hint}")
+
+
+def not_empty(path: P) -> P:
+    """A path as it is given: an empty one, as from a shell's unset variable, must not count as none."""
+    if isinstance(path, str) and not path.strip():
+        raise UserError("the path to write to is empty: give one, or leave --out out.")
+    return path
 
 
 class Diverged(Exception):

@@ -57,10 +57,14 @@ def remove_leftovers(folder: Path, name: str) -> None:
 
     Only for who holds the lock of these files: those of a living process look the same.
     """
-    pattern = re.compile(rf"\.(?:{name})\.\w{{8}}")
     for path in folder.iterdir() if folder.is_dir() else ():
-        if pattern.fullmatch(path.name):
+        if is_leftover(path, name):
             path.unlink(missing_ok=True)
+
+
+def is_leftover(path: Path, name: str) -> bool:
+    """Whether it is called like a temporary file of `write_atomic`."""
+    return re.fullmatch(rf"\.(?:{name})\.\w{{8}}", path.name) is not None
 
 
 @contextlib.contextmanager

@@ -228,7 +228,9 @@ def _constant_columns(dataset: Dataset) -> Iterator[Finding]:
         if constant.size:
             columns = _listed(dataset, field, constant)
             which = _reward(dataset) if field == "reward" else f"{field} column {columns}"
-            message = f"{which} is {values[0, constant[0]]!s} in row 0 and never changes: {remedy}."
+            value = values[0, constant[0]]
+            how = " as far as float64 tells" if abs(float(value)) > 2.0**53 else ""  # whole numbers lose digits there
+            message = f"{which} is {value!s} in row 0 and never changes{how}: {remedy}."
             if constant.size > 1:
                 message = f"{field} columns {columns} have in every row the value of row 0: {remedy}."
             yield Finding("warning", f"constant-{field}", message, row=0)

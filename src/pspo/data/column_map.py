@@ -21,7 +21,7 @@ from typing import Any
 
 from pspo.core.errors import UserError, unknown_name
 from pspo.core.files import one_line
-from pspo.data.columns import Columns, as_columns
+from pspo.data.columns import ROLES, Columns, as_columns
 
 KEY = "columns"
 
@@ -42,6 +42,8 @@ def read_map(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as problem:
         raise UserError(f"the column map '{path}' cannot be read ({one_line(problem)}): correct it.") from None
+    if outside := [name for name in ROLES if name in content]:  # it would be left aside without a word
+        raise UserError(f"'{outside[0]}' in '{path}' is in no table: write [{KEY}] in a line above it.")
     entries = content.get(KEY, {})
     if not isinstance(entries, dict):
         raise UserError(f"'{KEY}' in '{path}' is not a table: write [{KEY}] and one line per role.")

@@ -66,7 +66,7 @@ def fields_from_d4rl(
     if arrays.get("propensity") is not None:
         fields["propensity"] = frozen_floats("propensity", arrays.pop("propensity"), axes=1)
         require_same_rows("propensity", fields["propensity"], "observations", fields["obs"])
-    fields |= {key: arrays[key] for key in ORIGIN if key in arrays} | _per_row(arrays)
+    fields |= {key: arrays[key] for key in ORIGIN if key in arrays} | _per_row(arrays, fields["timeout"])
     if coded:
         fields["action_low"] = fields["action_high"] = None
     else:
@@ -82,17 +82,24 @@ def fields_from_d4rl(
     return {**fields, **labels, **names, "notes": tuple(notes)}
 
 
-def _per_row(arrays: dict[str, Any]) -> dict[str, Any]:
+def _per_row(arrays: dict[str, Any], timeout: np.ndarray) -> dict[str, Any]:
     """Times and rewards of dropped last rows, as the reader of a table or a file of our own has them."""
     fields: dict[str, Any] = {}
     if "last_reward" in arrays:
-        fields["last_reward"] = frozen_floats("last_reward", arrays["last_reward"], axes=1)
+        last = fields["last_reward"] = frozen_floats("last_reward", arrays["last_reward"], axes=1)
+        require_same_rows("last_reward", last, "timeouts", timeout)
+        if elsewhere := np.flatnonzero(~np.isnan(last) & ~timeout).tolist():  # such as the reward of the row before
+            raise UserError(
+                f"the array 'last_reward' is {last[elsewhere[0]]:g} at row {elsewhere[0]}, where no episode is cut, "
+                "so it is not what pspo writes: rename it or leave it out."
+            )
     if "row_times" in arrays:
         times, unit = np.asarray(arrays["row_times"]), arrays.get("time_unit")
         if unit is not None and times.dtype.kind in "iu" and _text("time_unit", unit) in SECONDS:
             times = times.astype(np.int64).view(f"datetime64[{_text('time_unit', unit)}]")
         elif unit is not None or times.dtype.kind not in "iufM":
             raise UserError("the array 'row_times' is not what pspo writes: leave it out, or write the file again.")
+        require_same_rows("row_times", times, "timeouts", timeout)
         fields |= {"row_times": times, "time_name": _text("time_name", arrays.get("time_name", ""))}
     return fields
 

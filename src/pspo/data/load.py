@@ -118,6 +118,8 @@ def load_dataset(
     data; by default one is fitted, if the data need one (`Dataset.encoder`). `options` are those of a named dataset,
     such as size and seed of a built-in one.
     """
+    if task is not None and not task.strip():  # an unset variable of a shell: it would count as not given
+        raise UserError("the name of the task is empty: give one, or leave it out.")
     named = _find_named(source, progress) if isinstance(source, str) else None
     notes = []
     if use_map and named is None:

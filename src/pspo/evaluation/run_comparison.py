@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def _verdict(run: Run, dataset: Dataset, held_out: Dataset | None, reporter: Rep
     if result.get("return_mean") is not None and result.get("return_stderr") is not None:
         return verdict_by_simulator(result, dataset)
     where = "the dataset alone" if held_out is None else "the held-out data"
-    reason = f"Its return was not estimated yet: `pspo ope {run.path}` does that, from {where}."
+    reason = f"Its return was not estimated yet: `pspo ope {shlex.quote(str(run.path))}` does that, from {where}."
     run_config = read_config(run)
     if run_config["algo"] == "pspo":
         if held_out is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from pspo.runs.directory import Run, open_run
 def finished_run(path: str | Path) -> Run:
     run = open_run(path)
     if not run.finished:
-        raise UserError(f"{run.path} is not finished: `pspo resume {run.path}` first.")
+        raise UserError(f"{run.path} is not finished: `pspo resume {shlex.quote(str(run.path))}` first.")
     return run
 
 

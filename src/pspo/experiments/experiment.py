@@ -15,7 +15,7 @@ from typing import Any
 
 from pspo.core.compute import cores, require_threads, use_threads
 from pspo.core.config import setting_word
-from pspo.core.errors import UserError
+from pspo.core.errors import UserError, not_empty
 from pspo.envs.task import require_episodes
 from pspo.experiments.backends.processes import ProcessBackend
 from pspo.experiments.budget import describe_budget, measure_costs, read_costs, require_budget, with_iterations
@@ -27,6 +27,7 @@ from pspo.experiments.progress import show_progress
 from pspo.report.records import Results, save
 from pspo.report.summary.page import write_summary
 from pspo.training.monitor import Monitor
+from pspo.training.request import require_seeds
 from pspo.training.trackers import no_tracker
 
 
@@ -60,9 +61,8 @@ class ExperimentRequest:
         get_experiment(self.name)
         usual = "paper" if self.name == "overhead" else "laptop"
         object.__setattr__(self, "preset", self.preset or usual)
-        object.__setattr__(self, "out", Path(self.out))
-        if self.seeds < 1:
-            raise UserError(f"--seeds {self.seeds} is out of range: at least one is needed.")
+        object.__setattr__(self, "out", Path(not_empty(self.out)))
+        require_seeds(self.first_seed, self.seeds)
         require_threads(self.threads)
         if self.episodes is not None:
             require_episodes(self.episodes)

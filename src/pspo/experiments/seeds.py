@@ -17,7 +17,7 @@ from pspo.algorithms import get_algorithm
 from pspo.algorithms.caution import caution_settings
 from pspo.core.compute import require_threads
 from pspo.core.config import build, setting_word
-from pspo.core.errors import UserError
+from pspo.core.errors import UserError, not_empty
 from pspo.core.files import read_json, write_json
 from pspo.data.readers.d4rl import d4rl_name, fetch_d4rl
 from pspo.envs.task import require_episodes
@@ -27,7 +27,7 @@ from pspo.experiments.progress import show_progress
 from pspo.runs.command import source_words
 from pspo.runs.directory import Run, free_path
 from pspo.training.monitor import Monitor
-from pspo.training.request import TrainRequest
+from pspo.training.request import TrainRequest, require_seed, require_seeds
 from pspo.training.trackers import TRACKERS, NamedTrackers, check_tracker, no_tracker
 
 REQUEST_FILE = "command.json"
@@ -62,9 +62,15 @@ def train_seeds(
     was stopped. The first failure keeps further seeds from starting, and `RunsFailed` is raised with what there is.
     Raises `UserError` for bad input.
     """
-    listed = range(request.seed, request.seed + seeds) if isinstance(seeds, int) else list(dict.fromkeys(seeds))
+    not_empty(out)
+    if isinstance(seeds, int):
+        require_seeds(request.seed, seeds)
+        seeds = range(request.seed, request.seed + seeds)
+    listed = list(dict.fromkeys(seeds))
     if not listed:
         raise UserError("no seeds were given: at least one is needed.")
+    for seed in listed:
+        require_seed(seed)
     require_threads(threads)
     _require_named(monitor)
     if request.episodes is not None:

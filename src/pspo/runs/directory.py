@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pspo.core.errors import UserError
-from pspo.core.files import read_json, write_atomic, write_json
+from pspo.core.files import is_leftover, read_json, remove_leftovers, write_atomic, write_json
 from pspo.core.renamed import new_metrics, new_settings
 from pspo.data.column_order import in_order_of
 from pspo.data.dataset import Dataset
@@ -34,6 +34,9 @@ from pspo.policies.policy import FILE_NAME as POLICY_FILE
 from pspo.policies.policy import Policy, load_policy
 from pspo.runs.schema import metrics_row, require_shape
 
+OF_THE_CREATOR = r"(config|manifest)\.json"
+OF_THE_WRITER = rf"{OF_THE_CREATOR}|(models|result)\.json|metrics\.(jsonl|csv)|(policy|diagnostics)\.safetensors"
+"""Names of files that only who holds the lock writes: others are replaced at any time, such as the report."""
 MOST_NAME = 120  # characters: file systems allow 255 bytes
 
 
@@ -161,6 +164,7 @@ def create(path: str | Path, files: dict[str, Any]) -> Run:
         run.path.mkdir(parents=True, exist_ok=True)
         with _held(run.path):
             _require_empty(run)  # again: of two processes that saw it empty, one has it now
+            remove_leftovers(run.path, OF_THE_CREATOR)
             _write_or_remove(run, files)
     except OSError as problem:
         _remove_empty(made)
@@ -200,7 +204,10 @@ def discard(run: Run) -> None:
 
 
 def _require_empty(run: Run) -> None:
-    if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+    """What a process that was killed in `create` left is no run, and nobody's own."""
+    if run.path.exists() and (
+        not run.path.is_dir() or not all(is_leftover(entry, OF_THE_CREATOR) for entry in run.path.iterdir())
+    ):
         hint = (
             "use `pspo resume` to continue it, or choose another --out"
             if (run.path / "config.json").exists()
@@ -257,6 +264,7 @@ def writing(run: Run) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(f"{run.path} is being written by another process: wait for it, or stop it first.") from None
+        remove_leftovers(run.path, OF_THE_WRITER)
         yield
 
 

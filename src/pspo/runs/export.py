@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from pspo.core.errors import UserError
@@ -24,4 +25,5 @@ def export_policy(source: str | Path | Policy, out: str | Path) -> Path:
 
 def _require_finished(path: Path) -> None:
     if (path / "config.json").exists() and not open_run(path).finished:
-        raise UserError(f"{path} is not finished: continue it with `pspo resume {path}`, then export it.")
+        word = shlex.quote(str(path))
+        raise UserError(f"{path} is not finished: continue it with `pspo resume {word}`, then export it.")

@@ -19,6 +19,24 @@ SINCE_0_1: dict[str, Any] = {"caution": "normal", "holdout": None, "holdout_by":
 """Fields that version 0.1 did not know, with their defaults."""
 
 
+AFTER_LAST_SEED, MOST_SEEDS = 2**31, 10_000
+
+
+def require_seed(seed: int) -> None:
+    if not 0 <= seed < AFTER_LAST_SEED:
+        raise UserError(f"seed={seed} is out of range: it must be a whole number from 0 to {AFTER_LAST_SEED - 1}.")
+
+
+def require_seeds(first: int, count: int) -> None:
+    """So many seeds from the first on."""
+    if count < 1:
+        raise UserError(f"--seeds {count} is out of range: at least one is needed.")
+    if count > MOST_SEEDS:
+        raise UserError(f"--seeds {count} is out of range: at most {MOST_SEEDS} are trained in one call.")
+    require_seed(first)
+    require_seed(first + count - 1)
+
+
 @dataclass(frozen=True)
 class TrainRequest:
     """What to train on which data. `dataset` is a name or a path: data in memory cannot be sent to another process."""

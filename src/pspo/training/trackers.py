@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import netrc
 import os
+import shlex
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -199,8 +200,8 @@ class NamedTrackers:
             except Exception as problem:  # a server, an account, a package of others: anything may be wrong
                 _Guarded(opened).__exit__(type(problem))
                 raise UserError(
-                    f"{title} cannot be used ({one_line(problem)}): correct that, then `pspo resume {path}`, or leave "
-                    "the tracker out."
+                    f"{title} cannot be used ({one_line(problem)}): correct that, then `pspo resume "
+                    f"{shlex.quote(str(path))}`, or leave the tracker out."
                 ) from problem
         return _Guarded(opened)
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pspo.algorithms import external, get_algorithm, get_algorithm_for
+from pspo.algorithms import ALGORITHMS, external, get_algorithm, get_algorithm_for
 from pspo.algorithms import preset as load_preset
 from pspo.algorithms.contract import Algorithm
 from pspo.algorithms.sharing import about_pool
 from pspo.core import checkpoint
 from pspo.core.compute import keep_compiled_programs
 from pspo.core.config import build, flatten
-from pspo.core.errors import UserError
+from pspo.core.errors import UserError, not_empty
 from pspo.core.progress import NO_REPORT, Progress, Reporter
 from pspo.data.batches import device_dataset
 from pspo.data.check import require_trainable
@@ -37,6 +37,7 @@ from pspo.runs.manifest import describe_machine
 from pspo.training.configure import configure, refuse_unused
 from pspo.training.loop import Clock, Session, run_loop
 from pspo.training.monitor import Monitor
+from pspo.training.request import require_seed
 from pspo.training.result import final_evaluation
 from pspo.training.trackers import Tracker, check_tracker
 
@@ -71,6 +72,7 @@ def train(
     "episode". `episodes` of the final evaluation default to the task's own number. `monitor` receives progress,
     messages and metrics. Raises `UserError` for bad input, and `Diverged` where a number is not finite.
     """
+    not_empty(out)
     _refuse_before_reading(algo, seed, episodes, monitor)
     columns, _ = columns_with_map(dataset, columns)
     whole = load_dataset(dataset, columns, task, monitor.progress)
@@ -111,8 +113,7 @@ def _refuse_before_reading(algo: str, seed: int, episodes: int | None, monitor: 
     """What can be known to be wrong before the data are read, which may take long."""
     check_tracker(monitor.tracker)
     get_algorithm(algo)
-    if not 0 <= seed < 2**31:
-        raise UserError(f"seed={seed} is out of range: it must be a whole number from 0 to {2**31 - 1}.")
+    require_seed(seed)
     if episodes is not None:
         require_episodes(episodes)
 
@@ -217,6 +218,7 @@ def write_missing(run: Run, dataset: Any = None, reporter: Reporter = NO_REPORT)
 
     The verdict needs the data, as `dataset` where they came from memory; without them the rest is written.
     """
+    _require_readable(run)
     missing = [name for name in ("metrics.csv", COMPARISON_FILE, REPORT_FILE) if not (run.path / name).exists()]
     if "metrics.csv" in missing:
         run.write_metrics_table()
@@ -230,6 +232,20 @@ def write_missing(run: Run, dataset: Any = None, reporter: Reporter = NO_REPORT)
     if REPORT_FILE in missing or COMPARISON_FILE in missing:
         write_report(run.path)
     return missing
+
+
+def _require_readable(run: Run) -> None:
+    """A damaged file of a finished run is named, although nothing of it may be needed now."""
+    for name, needed in (("config", RESUME_NEEDS), ("manifest", ("data_hash", "timings")), ("result", ())):
+        run.read(name, *needed)
+    description = run.read("config")
+    if description["algo"] in ALGORITHMS:  # those of other packages may not be installed any more
+        build(get_algorithm(description["algo"]).Config, description["settings"], algo=description["algo"])
+    try:
+        _ = run.policy
+    except UserError as problem:
+        what = str(problem).rstrip(".")
+        raise UserError(f"{what}; once it is removed, `pspo resume` writes it from the last checkpoint.") from None
 
 
 def _require_same_models(run: Run, models: dict[str, Any]) -> None:

@@ -37,6 +37,14 @@ FIXED_NAMES = frozenset((*LABELS, *COLUMN_NAMES, *DISCRETE, ENCODER, "action_low
 FIXED_NAMES |= {*PER_ROW, *TIME_LABELS}
 
 
+def fixed_names(columns: Columns) -> frozenset[str]:
+    """Those of arrays that need no role here. What a file of our own tells of its rows has a role where it is named: a
+    user's array may be called row_times.
+    """
+    named = {pattern for patterns in (*columns.roles().values(), columns.ignore) for pattern in patterns}
+    return FIXED_NAMES - named.intersection((*PER_ROW, *TIME_LABELS))
+
+
 def dataset_from_named_arrays(
     names: Iterable[str],
     read: Callable[[str], Any],
@@ -51,7 +59,8 @@ def dataset_from_named_arrays(
     """
     names = [str(key) for key in names]
     read_exactly = read_exactly or read
-    chosen = choose([key for key in names if key not in FIXED_NAMES], columns)
+    without_role = fixed_names(columns)
+    chosen = choose([key for key in names if key not in without_role], columns)
     arrays, axes = _chosen_arrays(chosen, read)
     flags = {role: _flags(chosen[role][0], read, arrays) for role in ("terminal", "timeout") if role in chosen}
     rows, origin, cut, notes = len(arrays["observations"]), {}, None, []
@@ -73,10 +82,10 @@ def dataset_from_named_arrays(
     notes += more
     # Names of columns that a file holds are those of its own layout, not of the columns that were chosen.
     own_layout = (*COLUMN_NAMES, *PER_ROW, *TIME_LABELS)  # of its own rows, which may be others now
-    fixed = {key: read(key) for key in names if key in FIXED_NAMES and key not in own_layout}
+    fixed = {key: read(key) for key in names if key in without_role and key not in own_layout}
     used = {key for members in chosen.values() for key in members}
     visible = without_ignored(names, columns)
-    if unused := [key for key in visible if key not in used and (key in PER_ROW or key not in FIXED_NAMES)]:
+    if unused := [key for key in visible if key not in used and (key in PER_ROW or key not in without_role)]:
         notes.append(f"arrays that are not used: {listed(unused)}.")
     notes = [*read_notes(fixed), *notes]
     column_names: dict[str, Any] = {

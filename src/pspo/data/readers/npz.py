@@ -80,6 +80,8 @@ def read_members(file: IO[bytes], wanted: Callable[[str], bool]) -> tuple[dict[s
     try:
         with zipfile.ZipFile(file) as archive:
             entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+            if len(entries) < len(archive.infolist()):
+                raise ValueError("an array is in it twice")
             require_room(sum(entry.file_size for name, entry in entries.items() if wanted(name)), stored)
             counts = {}
             for member in filter(wanted, entries):

@@ -31,6 +31,8 @@ def numbers_of(name: str, column: Any, width: int, first_row: int, kind: Any = n
     empty = column.is_null().to_numpy(zero_copy_only=False)
     if not _is_list(column.type):
         return Numbers(_floats(name, column, first_row, kind)[:, None], empty)
+    if not width:
+        raise UserError(f"column '{name}' holds empty lists: give numbers, or leave it out.")
     lengths = pc.call_function("list_value_length", [column]).fill_null(width).to_numpy(zero_copy_only=False)
     if (lengths != width).any():
         row = int((lengths != width).argmax())

@@ -15,7 +15,7 @@ from pspo.data.dataset import Dataset
 from pspo.data.encode_arrays import Encoding
 from pspo.data.raw_values import is_missing
 from pspo.data.readers.frames import frame_table
-from pspo.data.readers.named_arrays import FIXED_NAMES
+from pspo.data.readers.named_arrays import fixed_names
 from pspo.data.readers.tables import D4RL_NAMES, need_pyarrow, table_dataset
 
 STATES = ("obs", "next_obs")
@@ -27,7 +27,7 @@ def state_has_texts(arrays: Mapping[str, Any], columns: Columns | None) -> bool:
     if columns is None:
         members = [name for role in STATES if (name := D4RL_NAMES[role]) in arrays]
     else:
-        chosen = choose([name for name in map(str, arrays) if name not in FIXED_NAMES], columns)
+        chosen = choose([name for name in map(str, arrays) if name not in fixed_names(columns)], columns)
         members = [name for role in STATES for name in chosen.get(role, ())]
     return any(_holds_texts(_as_array(name, arrays[name])) for name in members)
 
@@ -37,7 +37,7 @@ def dataset_from_text_arrays(arrays: Mapping[str, Any], columns: Columns, encodi
     pa = need_pyarrow("reading arrays with texts")
     if "next_known" in arrays:
         raise UserError("'next_known' cannot be given where the state has texts: leave the cells of next states empty.")
-    parts = {name: _as_array(name, array) for name, array in arrays.items() if name not in FIXED_NAMES}
+    parts = {name: _as_array(name, array) for name, array in arrays.items() if name not in fixed_names(columns)}
     _require_same_rows(parts)
     names = [str(name) for name in np.ravel(arrays.get("obs_names", ()))]
     table: dict[str, Any] = {}

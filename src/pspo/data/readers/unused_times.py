@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ def time_hint(
 
     `kind` is the Arrow type of a column and `read` its chunks. `episode` and `content` are as in `order_in_time`.
     """
+    content = functools.cache(content)  # once for all columns, and only if there is one that may be a time
     named = [name for name in unused if TIME_NAME.fullmatch(name)]
     for name in sorted(unused, key=lambda name: name not in named):
         if not (_is_temporal(kind(name)) or (name in named and _is_number(kind(name)))):
