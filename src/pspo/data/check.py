@@ -14,7 +14,7 @@ from pspo.data.check_labels import broken_masks, rare_labels
 from pspo.data.dataset import Dataset
 from pspo.data.holdout import hold_out
 from pspo.data.load import load_dataset
-from pspo.data.outliers import outliers
+from pspo.data.outliers import wild_values
 from pspo.data.row_keys import row_keys
 from pspo.data.row_order import clocks, looks_shuffled, rows_are_independent
 from pspo.data.scales import too_small
@@ -351,25 +351,17 @@ def _order(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _outliers(dataset: Dataset) -> Iterator[Finding]:
-    """Single values of an action or reward that are far from all others; rewards of terminal rows among themselves."""
-    for field in ("action", "reward"):
-        values = getattr(dataset, field).reshape(dataset.size, -1)
-        groups = (dataset.terminal, ~dataset.terminal) if field == "reward" else (np.ones(dataset.size, bool),)
-        for column in range(values.shape[1]):
-            for group in groups:
-                rows = np.flatnonzero(group & np.isfinite(values[:, column]))
-                wild = outliers(values[rows, column])
-                if wild is None:
-                    continue
-                row = int(rows[wild.rows[0]])
-                more = f" (such rows in all: {len(wild.rows)})" if len(wild.rows) > 1 else ""
-                yield Finding(
-                    "warning",
-                    f"outlier-{field}",
-                    f"{_which(dataset, field, column)} is {values[row, column]:.9g} at {dataset.row_name(row)}, where "
-                    f"all others are between {wild.low:.6g} and {wild.high:.6g}{more}: correct or remove it.",
-                    row,
-                )
+    for wild in wild_values(dataset):
+        where = dataset.row_name(wild.row)
+        where = f"the row after {where}, the last of its episode" if wild.after else where
+        more = f" (such rows in all: {wild.count})" if wild.count > 1 else ""
+        yield Finding(
+            "warning",
+            f"outlier-{wild.field}",
+            f"{_which(dataset, wild.field, wild.column)} is {wild.value:.9g} at {where}, where all others are between "
+            f"{wild.low:.6g} and {wild.high:.6g}{more}: correct or remove it.",
+            wild.row,
+        )
 
 
 def _raw(dataset: Dataset, column: int, value: float, digits: int) -> str:
