@@ -160,6 +160,15 @@ def _not_finite(dataset: Dataset) -> Iterator[Finding]:
             f"or too large for float32 (values affected: {bad.values}{columns}): repair or remove these rows.",
             bad.row,
         )
+    if dataset.last_reward is not None and (infinite := np.isinf(dataset.last_reward)).any():
+        row = int(infinite.argmax())
+        yield Finding(
+            "error",
+            "not-finite",
+            f"{_reward(dataset)} is {dataset.last_reward[row]} at {_row_after(dataset, row)}, which is infinite or too "
+            f"large for float32 (values affected: {infinite.sum()}): repair or remove these rows.",
+            row,
+        )
 
 
 def _actions_out_of_bounds(dataset: Dataset) -> Iterator[Finding]:
@@ -352,8 +361,7 @@ def _order(dataset: Dataset) -> Iterator[Finding]:
 
 def _outliers(dataset: Dataset) -> Iterator[Finding]:
     for wild in wild_values(dataset):
-        where = dataset.row_name(wild.row)
-        where = f"the row after {where}, the last of its episode" if wild.after else where
+        where = _row_after(dataset, wild.row) if wild.after else dataset.row_name(wild.row)
         more = f" (such rows in all: {wild.count})" if wild.count > 1 else ""
         yield Finding(
             "warning",
@@ -362,6 +370,11 @@ def _outliers(dataset: Dataset) -> Iterator[Finding]:
             f"{wild.low:.6g} and {wild.high:.6g}{more}: correct or remove it.",
             wild.row,
         )
+
+
+def _row_after(dataset: Dataset, row: int) -> str:
+    """A last row without a next state: it is no transition, but its reward counts in the return of its episode."""
+    return f"the row after {dataset.row_name(row)}, the last of its episode"
 
 
 def _raw(dataset: Dataset, column: int, value: float, digits: int) -> str:
