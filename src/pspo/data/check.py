@@ -72,6 +72,8 @@ def check_source(
     if held_out is not None and way is not None:
         findings.append(Finding("warning", "holdout", way.describe(dataset)))
         findings += _holdout(training, held_out)
+        if difference := way.difference(dataset):
+            findings.append(Finding("warning", "holdout-returns", difference))
     return dataset, findings
 
 
