@@ -84,6 +84,44 @@ def test_check_compares_the_parts(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["check", str(path), "--holdout", "2"]) == 2
 
 
+@pytest.mark.parametrize(("shift", "said"), [(0.0, False), (3.0, True), (-3.0, True)])
+def test_a_hold_out_that_returns_more_or_less_than_the_rest_is_named(shift: float, said: bool, tmp_path: Path) -> None:
+    """Of 100 episodes with six rewards each, the last 20; one standard error is 0.6."""
+    fields = clean_fields(600)
+    fields["reward"] = np.random.default_rng(0).normal(size=600)
+    fields["reward"][480:] += shift / 6.0
+    dataset = Dataset(**fields)
+    path = save_dataset(dataset, tmp_path / "log.npz")
+    _, findings = check_source(path, holdout=0.2, holdout_by="time")
+    found = [finding.message for finding in findings if finding.code == "holdout-returns"]
+    assert bool(found) == said
+    if said:
+        held_out, others = np.split(dataset.episode_returns(), [80])[::-1]
+        assert f"return {held_out.mean():.4g} on average and the others {others.mean():.4g}, which chance" in found[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_hold_outs_are_rarely_named(seed: int) -> None:
+    random, named = np.random.default_rng(seed), 0
+    for _ in range(100):
+        fields = clean_fields(600)
+        fields["reward"] = random.exponential(size=600)
+        named += Holdout(0.2, "time").difference(Dataset(**fields)) is not None
+    assert named <= 5
+
+
+def test_parts_of_episodes_are_not_compared() -> None:
+    fields = clean_fields(60)
+    fields["reward"] = np.arange(60.0)
+    assert Holdout(0.2, "time").difference(Dataset(**fields)) is None  # too few
+    log = stores(count=40)
+    log["profit"] = np.arange(4000) % 100 / 1.0
+    dataset = load_dataset(pa.table(log), columns=COLUMNS)
+    _, _, way = hold_out(dataset, 0.2)
+    assert way is not None
+    assert way.difference(dataset) is None  # all episodes are cut at one time
+
+
 # By time, where episodes overlap
 
 

@@ -248,6 +248,20 @@ def test_check_names_the_columns_and_their_offsets() -> None:
     assert not [finding for finding in check(data) if finding.code.startswith(("constant", "rounded"))]
 
 
+@pytest.mark.parametrize("columns", [(0, 1, 2), (2, 3)], ids=["offset", "lost"])
+def test_fewer_names_than_columns_are_refused(columns: tuple[int, ...]) -> None:
+    """Where float32 rounds a column they used to be left out without a word, or to end in an IndexError."""
+    arrays = log()
+    clock = np.where(np.arange(600) < 300, 1e8, 1e9) + np.arange(600)  # no offset saves its digits
+    arrays["observations"] = np.column_stack([arrays["observations"], clock])[:, columns]
+    del arrays["next_observations"]
+    found = load_dataset(dict(arrays))
+    assert (found.encoder is None) == (3 in columns)
+    assert any("is rounded to float32 in steps of" in note for note in found.notes) == (3 in columns)
+    with pytest.raises(UserError, match=f"'obs_names' are 1 where there are {len(columns)} columns: name all, or none"):
+        load_dataset(arrays | {"obs_names": ["first"]})
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_actions_and_rewards_that_are_rounded_get_a_note(way: str, tmp_path: Path) -> None:
     arrays = log()

@@ -125,6 +125,17 @@ def test_one_wild_value_is_named_with_its_row_and_column(column: str, value: flo
     assert finding.code == ("outlier-action" if column == "order" else "outlier-reward")
 
 
+def test_a_wild_reward_of_a_last_row_without_a_next_state_is_named() -> None:
+    """Such a row is no transition, but counts in the return of its episode."""
+    log = inventory()
+    log["reward"][5 * 30 + 29] = 1e6
+    (finding,) = [finding for finding in found(log) if finding.code.startswith("outlier")]
+    assert "reward is 1000000 at the row after row 178, the last of its episode, where all others are " in finding.message
+    log["reward"][5 * 30 + 29] = np.inf
+    (finding,) = [finding for finding in check(dataset(log, "stock", "forecast")) if finding.code == "not-finite"]
+    assert finding.message.startswith("reward is inf at the row after row 178, the last of its episode, which is infin")
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_ordinary_tails_and_rare_rewards_have_no_outliers(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -172,6 +172,20 @@ def test_times_and_the_rewards_of_dropped_rows_are_kept(tmp_path: Path, suffix: 
     np.testing.assert_array_equal(result.last_reward, last)
 
 
+def test_a_folder_of_parquet_files_keeps_both_too(tmp_path: Path) -> None:
+    last = np.where(clean_fields()["timeout"], np.float32(2.5), np.float32(np.nan))
+    (tmp_path / "parts").mkdir()
+    for number in range(2):
+        times = np.datetime64("2024-01-01") + 60 * number + np.arange(60)
+        dataset = Dataset(**clean_fields(), row_times=times, time_name="when", last_reward=last)
+        save_dataset(dataset, tmp_path / "parts" / f"part-{number}.parquet")
+    result = load_dataset(tmp_path / "parts")
+    assert result.last_reward is not None
+    np.testing.assert_array_equal(result.last_reward, np.tile(last, 2))
+    np.testing.assert_array_equal(result.row_times, np.datetime64("2024-01-01") + np.arange(120))
+    assert not any("row_times" in note or "last_reward" in note for note in result.notes)  # as not used
+
+
 def test_a_csv_says_that_it_keeps_neither() -> None:
     last = np.full(60, np.float32(np.nan))
     last[[10, 59]] = 1.5

@@ -101,6 +101,17 @@ def test_missing_numbers_follow_the_encoder(case: str) -> None:
                 assert np.isnan(action).all() == (column.fill is None)  # never hidden where it was never seen
 
 
+@pytest.mark.parametrize("case", ["gaps", "seconds"])
+def test_what_is_behind_a_mask_is_missing(case: str) -> None:
+    policy = policy_with(case)
+    table = np.stack([np.array(values) for values in RAW[case].values()], axis=1)
+    hidden = np.isnan(table)
+    assert hidden.any()
+    rows = np.ma.masked_array(np.where(hidden, 1e8 + 1.0, table), hidden)
+    for served in (policy, in_memory(policy), JaxPolicy(policy)):
+        np.testing.assert_allclose(served(rows), served(table), atol=1e-6)
+
+
 def test_times_are_dates_texts_or_seconds() -> None:
     policy = policy_with("times")
     moment = datetime.datetime(2024, 5, 6, 7, 30, tzinfo=datetime.UTC)

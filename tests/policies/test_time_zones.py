@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,36 @@ def test_other_data_for_a_run_need_the_same_clock(naive: Dataset, zoned: Dataset
         assert load_dataset(table(own), columns=COLUMNS, encoder=dataset.encoder).encoder == dataset.encoder
         with pytest.raises(UserError, match=r"the times of column 'when' name .*time zone, and those of the data of"):
             load_dataset(table(other), columns=COLUMNS, encoder=dataset.encoder)
+
+
+def test_a_column_of_lists_before_the_time_hides_no_zone() -> None:
+    """Such a column gives two of the encoder's columns, so those behind it have other places than their names."""
+    lists = pa.array(np.random.default_rng(1).normal(size=(ROWS, 2)).tolist())
+
+    def load(zone: str | None, **options: Any) -> Dataset:
+        return load_dataset(table(zone).append_column("past", lists), columns=COLUMNS | {"obs": "past,when"}, **options)
+
+    for own, other in ((None, "UTC"), ("UTC", None)):
+        encoder = load(own).encoder
+        assert encoder is not None
+        assert load(own, encoder=encoder).encoder == encoder
+        with pytest.raises(UserError, match=r"the times of column 'when' name .*time zone, and those of the data of"):
+            load(other, encoder=encoder)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_encoders_of_earlier_versions_know_no_zone_and_take_both(zone: str | None) -> None:
+    dataset = load_dataset(table(zone), columns=COLUMNS)
+    assert dataset.encoder is not None
+    earlier = json.loads(json.dumps(dataset.encoder.as_json()))
+    for column in earlier:
+        column.pop("zone", None)
+    encoder = encoder_from_json(earlier)
+    assert encoder.columns[1].zone is None
+    again = load_dataset(table(zone), columns=COLUMNS, encoder=encoder)
+    np.testing.assert_array_equal(again.obs, dataset.obs)
+    assert hour(again, NOON) == 12
+    assert hour(again, NOON.replace(tzinfo=BERLIN)) == 11
 
 
 def test_the_zone_is_stored_and_said(naive: Dataset, zoned: Dataset) -> None:

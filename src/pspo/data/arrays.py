@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -84,3 +85,9 @@ def _someone_can_write(array: np.ndarray) -> bool:
             return True
         owner = owner.base
     return owner is not None and not isinstance(owner, bytes | MappedFile)
+
+
+def require_a_name_each(what: str, names: Sequence[str], columns: int) -> None:
+    """Columns have a name each, or none has."""
+    if names and len(names) != columns:
+        raise UserError(f"'{what}' are {len(names)} where there are {columns} columns: name all, or none.")

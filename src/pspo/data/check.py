@@ -14,7 +14,7 @@ from pspo.data.check_labels import broken_masks, rare_labels
 from pspo.data.dataset import Dataset
 from pspo.data.holdout import hold_out
 from pspo.data.load import load_dataset
-from pspo.data.outliers import outliers
+from pspo.data.outliers import wild_values
 from pspo.data.row_keys import row_keys
 from pspo.data.row_order import clocks, looks_shuffled, rows_are_independent
 from pspo.data.scales import too_small
@@ -72,6 +72,8 @@ def check_source(
     if held_out is not None and way is not None:
         findings.append(Finding("warning", "holdout", way.describe(dataset)))
         findings += _holdout(training, held_out)
+        if difference := way.difference(dataset):
+            findings.append(Finding("warning", "holdout-returns", difference))
     return dataset, findings
 
 
@@ -159,6 +161,15 @@ def _not_finite(dataset: Dataset) -> Iterator[Finding]:
             f"{what} is {values[bad.row, bad.column]} at {dataset.row_name(bad.row)}{column}, which is NaN, infinite "
             f"or too large for float32 (values affected: {bad.values}{columns}): repair or remove these rows.",
             bad.row,
+        )
+    if dataset.last_reward is not None and (infinite := np.isinf(dataset.last_reward)).any():
+        row = int(infinite.argmax())
+        yield Finding(
+            "error",
+            "not-finite",
+            f"{_reward(dataset)} is {dataset.last_reward[row]} at {_row_after(dataset, row)}, which is infinite or too "
+            f"large for float32 (values affected: {infinite.sum()}): repair or remove these rows.",
+            row,
         )
 
 
@@ -353,25 +364,21 @@ def _order(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _outliers(dataset: Dataset) -> Iterator[Finding]:
-    """Single values of an action or reward that are far from all others; rewards of terminal rows among themselves."""
-    for field in ("action", "reward"):
-        values = getattr(dataset, field).reshape(dataset.size, -1)
-        groups = (dataset.terminal, ~dataset.terminal) if field == "reward" else (np.ones(dataset.size, bool),)
-        for column in range(values.shape[1]):
-            for group in groups:
-                rows = np.flatnonzero(group & np.isfinite(values[:, column]))
-                wild = outliers(values[rows, column])
-                if wild is None:
-                    continue
-                row = int(rows[wild.rows[0]])
-                more = f" (such rows in all: {len(wild.rows)})" if len(wild.rows) > 1 else ""
-                yield Finding(
-                    "warning",
-                    f"outlier-{field}",
-                    f"{_which(dataset, field, column)} is {values[row, column]:.9g} at {dataset.row_name(row)}, where "
-                    f"all others are between {wild.low:.6g} and {wild.high:.6g}{more}: correct or remove it.",
-                    row,
-                )
+    for wild in wild_values(dataset):
+        where = _row_after(dataset, wild.row) if wild.after else dataset.row_name(wild.row)
+        more = f" (such rows in all: {wild.count})" if wild.count > 1 else ""
+        yield Finding(
+            "warning",
+            f"outlier-{wild.field}",
+            f"{_which(dataset, wild.field, wild.column)} is {wild.value:.9g} at {where}, where all others are between "
+            f"{wild.low:.6g} and {wild.high:.6g}{more}: correct or remove it.",
+            wild.row,
+        )
+
+
+def _row_after(dataset: Dataset, row: int) -> str:
+    """A last row without a next state: it is no transition, but its reward counts in the return of its episode."""
+    return f"the row after {dataset.row_name(row)}, the last of its episode"
 
 
 def _raw(dataset: Dataset, column: int, value: float, digits: int) -> str:

@@ -14,7 +14,13 @@ import numpy as np
 from pspo.core.errors import UserError
 from pspo.core.masked_arrays import without_mask
 from pspo.data.action_mask import MaskRule, require_rules
-from pspo.data.arrays import frozen_flags, frozen_floats, require_same_columns, require_same_rows
+from pspo.data.arrays import (
+    frozen_flags,
+    frozen_floats,
+    require_a_name_each,
+    require_same_columns,
+    require_same_rows,
+)
 from pspo.data.d4rl_layout import fields_from_d4rl
 from pspo.data.discrete import Label, shown, with_labels
 from pspo.data.encode_arrays import FIT, Encoding, encode_arrays
@@ -131,8 +137,7 @@ class Dataset:
 
     def _freeze_names(self, field: str, columns: int) -> None:
         names = tuple(str(name) for name in getattr(self, field))
-        if names and len(names) != columns:
-            raise UserError(f"'{field}' are {len(names)} where there are {columns} columns: name all, or none.")
+        require_a_name_each(field, names, columns)
         if len(set(names)) < len(names):
             raise UserError(f"'{field}' has two columns of one name among {', '.join(names)}: give different names.")
         self._set(field, names)

@@ -10,6 +10,7 @@ from pspo.core.column_names import positions
 from pspo.core.errors import UserError
 from pspo.core.files import parse_json
 from pspo.core.masked_arrays import without_mask
+from pspo.data.arrays import require_a_name_each
 from pspo.data.d4rl_layout import COLUMN_NAMES, ENCODER, read_notes
 from pspo.data.encoder import Encoder, encoder_from_json, offset_encoder
 from pspo.data.offsets import lost_notes, offsets_of, rounding_notes, subtract
@@ -35,7 +36,9 @@ def encode_arrays(arrays: dict[str, Any], encoding: Encoding) -> Encoder | None:
     raw = arrays["observations"], arrays.get("next_observations")
     if encoding == FIT:
         offset = offsets_of(*raw)
-        encoding = None if offset is None else offset_encoder(offset, names if len(names) == len(offset) else ())
+        if offset is not None:
+            require_a_name_each(COLUMN_NAMES[0], names, len(offset))
+        encoding = None if offset is None else offset_encoder(offset, names)
     if encoding is not None:
         for key in ("observations", "next_observations"):
             if key in arrays:

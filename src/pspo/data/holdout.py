@@ -17,6 +17,8 @@ from pspo.data.dataset import Dataset
 
 WAYS = ("time", "episode")
 SAME_START = 0.5  # of the episodes: with more that begin at one number, it may count the steps of an episode
+ENOUGH_EPISODES = 10  # in each part, before their returns are compared
+APART = 2.6  # standard errors, beyond which chance puts one hold-out in a hundred
 FIXED = ("action_low", "action_high", "held_out_rows")  # arrays that have no row per transition
 
 
@@ -67,6 +69,29 @@ class Holdout:
             since = f" (from '{dataset.time_name}' {_shown(dataset.row_times[held].min())} on)"
         cuts = f"; {cut:,} episode{'s are' if cut > 1 else ' is'} cut there" if cut else ""
         return f"held out: the latest {size}{since}{cuts}."
+
+    def difference(self, dataset: Dataset) -> str | None:
+        """That held-out episodes return more or less than the others by more than chance, in one sentence.
+
+        Only whole episodes are compared: parts of them return less in any case.
+        """
+        held, lengths = self._held(dataset), dataset.logged_rewards()[1]
+        if (held[1:] != held[:-1])[~dataset.episode_end[:-1]].any():
+            return None
+        whole, apart = dataset.terminal[dataset.episode_end] | (lengths == lengths.max()), held[dataset.episode_starts]
+        returns = dataset.logged_returns()
+        those, others = returns[whole & apart], returns[whole & ~apart]
+        if min(len(those), len(others)) < ENOUGH_EPISODES:
+            return None
+        error = float(those.var(ddof=1) / len(those) + others.var(ddof=1) / len(others)) ** 0.5
+        distance = abs(those.mean() - others.mean())
+        if not distance > APART * error:
+            return None
+        return (
+            f"the episodes that are held out return {those.mean():.4g} on average and the others {others.mean():.4g}, "
+            f"which chance hardly explains ({distance / error:.1f} standard errors): they are of another time, or an "
+            "unlucky draw, and every estimate on them is shifted alike. Compare it with what they return themselves."
+        )
 
     def _held(self, dataset: Dataset) -> np.ndarray:
         """(n,) bool."""

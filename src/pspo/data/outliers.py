@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+
+from pspo.data.dataset import Dataset
 
 # Distances from the median, largest first: the first k are outliers if the k-th is this many times the next one. Of
 # tails as heavy as Student's t with three degrees of freedom, one column in a thousand has such a jump; of lighter
@@ -41,3 +44,44 @@ def outliers(values: np.ndarray) -> Outliers | None:
     if len(np.unique(rest[:10_000])) < FEWEST_VALUES:
         return None
     return Outliers(rows, median, float(rest.min()), float(rest.max()))
+
+
+class WildValue(NamedTuple):
+    """The farthest outlier of an action column or of the rewards."""
+
+    field: str
+    column: int
+    value: float
+    row: int
+    after: bool  # not that row itself but the one after it, which is no transition: the last of a cut episode
+    low: float  # of all others
+    high: float
+    count: int  # how many outliers there are
+
+
+def wild_values(dataset: Dataset) -> Iterator[WildValue]:
+    """Rewards of terminal rows are compared among themselves. Those of last rows without a next state count too, as
+    they are part of the returns of their episodes."""
+    for column in range(dataset.action.shape[1]):
+        yield from _farthest("action", column, dataset.action[:, column], np.arange(dataset.size))
+    ends, rest = np.flatnonzero(dataset.terminal), np.flatnonzero(~dataset.terminal)
+    yield from _farthest("reward", 0, dataset.reward[ends], ends)
+    values, rows, transitions = dataset.reward[rest], rest, len(rest)
+    if dataset.last_reward is not None:
+        last = np.flatnonzero(~np.isnan(dataset.last_reward))
+        values, rows = np.append(values, dataset.last_reward[last]), np.append(rows, last)
+    yield from _farthest("reward", 0, values, rows, transitions)
+
+
+def _farthest(
+    field: str, column: int, values: np.ndarray, rows: np.ndarray, transitions: int | None = None
+) -> Iterator[WildValue]:
+    """`values` from number `transitions` on belong to the row after theirs."""
+    finite = np.flatnonzero(np.isfinite(values))
+    wild = outliers(values[finite])
+    if wild is not None:
+        index = int(finite[wild.rows[0]])
+        after = transitions is not None and index >= transitions
+        yield WildValue(
+            field, column, float(values[index]), int(rows[index]), after, wild.low, wild.high, len(wild.rows)
+        )

@@ -140,7 +140,8 @@ SHAPES: dict[str, dict[str, Fits]] = {
         "settings": by_name(is_setting),
     },
     "manifest": {
-        **dict.fromkeys(("pspo", "python", "platform", "device", "algorithm", "data_hash", "holdout_hash"), is_text),
+        **dict.fromkeys(("pspo", "python", "platform", "device", "algorithm"), is_text),
+        **dict.fromkeys(("data_hash", "holdout_hash", "holdout_difference"), is_text),
         **dict.fromkeys(("seed", "cores", "threads"), is_count),
         "libraries": by_name(is_text),
         "timings": _are_seconds,

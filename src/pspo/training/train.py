@@ -97,7 +97,10 @@ def train(
         "episodes": episodes or (get_task(data.task).default_episodes if data.task else 0),
         "settings": flatten(config),
     }
-    run = create(path, {"config": description, "manifest": _describe_origin(algo, seed, data, held_out)})
+    manifest = _describe_origin(algo, seed, data, held_out)
+    if difference := kept and kept.difference(whole):
+        manifest["holdout_difference"] = difference  # estimates repeat it, and read only one of the parts
+    run = create(path, {"config": description, "manifest": manifest})
     if about:
         monitor.message(about)
     with writing(run):
@@ -144,7 +147,7 @@ def _describe_origin(algo: str, seed: int, data: Dataset, held_out: Dataset | No
 
 def _about(data: Dataset, kept: Holdout | None) -> list[str]:
     """What was decided about the data: the hold-out, encoded columns, the kind of the actions."""
-    held_out = [] if kept is None else [kept.describe(data)]
+    held_out = [] if kept is None else [kept.describe(data), *filter(None, [kept.difference(data)])]
     encoded = [f"{line}." for line in data.encoder.describe()] if data.encoder else []
     in_file = []
     if (file := data.mapped_file) is not None:

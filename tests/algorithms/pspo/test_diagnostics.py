@@ -8,8 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pspo.algorithms.pspo.diagnostics import diagnose, make_model_return, uncertainty, whole_pool
-from pspo.data import Dataset
+from pspo.algorithms.pspo.diagnostics import (
+    diagnose,
+    make_model_return,
+    model_episode_size,
+    uncertainty,
+    whole_pool,
+)
+from pspo.data import Dataset, load_dataset
 from pspo.dynamics.termination import KnownTermination
 from tests.algorithms.pspo.pspo_cases import made_config, made_data, made_setup, start
 from tests.arrays import f32
@@ -109,3 +115,12 @@ def test_the_diagnosis_is_finite_and_complete() -> None:
     assert arrays["member_weight"].sum() == pytest.approx(1.0, rel=1e-4)
     assert all(np.isfinite(array).all() for array in arrays.values())
     assert np.all(arrays["entropy"] <= 1.0 + 1e-5)
+
+
+def test_model_episodes_are_as_long_as_those_of_the_log() -> None:
+    """The last row of a cut episode is no transition where it has no next state, but it is one of the steps."""
+    rows = np.arange(40)
+    columns = {"obs": rows / 7.0, "action": np.sin(rows), "reward": np.cos(rows), "episode": rows // 10}
+    data = load_dataset(columns)
+    assert data.episode_lengths().tolist() == [9] * 4
+    assert model_episode_size(data) == (4, 10)

@@ -101,7 +101,7 @@ def make_model_return(config: Config, setup: Setup, dataset: Dataset) -> Callabl
 
 def model_episode_size(dataset: Dataset) -> tuple[int, int]:
     """Episodes and steps of one estimate: long episodes are few, as each step costs a pass of the pool."""
-    horizon = int(min(dataset.episode_lengths().max(), LONGEST_EPISODE))
+    horizon = int(min(dataset.logged_rewards()[1].max(), LONGEST_EPISODE))
     count = int(np.clip(MODEL_STEPS // horizon, *MODEL_EPISODES))
     return min(count, len(dataset.episode_starts)), horizon
 

@@ -56,6 +56,8 @@ class RunEstimates:
     dataset_low: float = float("-inf")
     dataset_high: float = float("inf")
     """Ends of the 90 % interval of `dataset_return`, whatever the confidence of the estimates."""
+    holdout_difference: str = ""
+    """That the held-out episodes return more or less than the others, by more than chance; empty if they do not."""
     by_default: bool = False
     """Of the run's own data, with the return and the confidence that are the defaults."""
 
@@ -151,6 +153,7 @@ def estimate_return(
         bounded=problem.bounded,
         dataset_low=of_data.low,
         dataset_high=of_data.high,
+        holdout_difference=opened.read("manifest").get("holdout_difference", "") if held_out else "",
         by_default=dataset is None and confidence == CONFIDENCE and evaluated == return_to_evaluate(data, trained_with),
     )
 

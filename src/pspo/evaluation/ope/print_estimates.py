@@ -33,6 +33,8 @@ def print_estimates(run: RunEstimates) -> None:
     if run.simulator_return is not None:
         console.print(f"In the simulator the policy returns {run.simulator_return:.2f} by its mode.")
     console.file.flush()  # what follows is below the table, also where both streams go to one file
+    if run.holdout_difference:
+        show_note(run.holdout_difference)
     for method, why in run.unavailable.items():
         show_note(f"no {method}: {why}")
     for e in run.estimates:
