@@ -24,7 +24,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
 def not_empty(path: P) -> P:
     """A path as it is given: an empty one, as from a shell's unset variable, must not count as none."""
     if isinstance(path, str) and not path.strip():
-        raise UserError("the path to write to is empty: give one, or leave --out out.")
+        raise UserError("the path to write to is empty: name a file or a folder, or omit --out.")
     return path
 
 
