@@ -78,7 +78,7 @@ def _checked_output(out: str | None) -> Path | None:
 def _require_writable(folder: Path) -> None:
     """For the figure; tried first as well, as the run may be somebody else's."""
     if not folder.is_dir():
-        return  # it is no run, which is said later
+        return  # `inspect_policy` refuses what is no run
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass

@@ -72,8 +72,7 @@ def train(
     "episode". `episodes` of the final evaluation default to the task's own number. `monitor` receives progress,
     messages and metrics. Raises `UserError` for bad input, and `Diverged` where a number is not finite.
     """
-    not_empty(out)
-    _refuse_before_reading(algo, seed, episodes, monitor)
+    _refuse_before_reading(algo, seed, episodes, out, monitor)
     columns, _ = columns_with_map(dataset, columns)
     whole = load_dataset(dataset, columns, task, monitor.progress)
     data, held_out, kept = hold_out(whole, holdout, holdout_by)
@@ -112,8 +111,11 @@ def train(
             raise
 
 
-def _refuse_before_reading(algo: str, seed: int, episodes: int | None, monitor: Monitor) -> None:
+def _refuse_before_reading(
+    algo: str, seed: int, episodes: int | None, out: str | Path | None, monitor: Monitor
+) -> None:
     """What can be known to be wrong before the data are read, which may take long."""
+    not_empty(out)
     check_tracker(monitor.tracker)
     get_algorithm(algo)
     require_seed(seed)
