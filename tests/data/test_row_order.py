@@ -130,7 +130,9 @@ def test_a_wild_reward_of_a_last_row_without_a_next_state_is_named() -> None:
     log = inventory()
     log["reward"][5 * 30 + 29] = 1e6
     (finding,) = [finding for finding in found(log) if finding.code.startswith("outlier")]
-    assert "reward is 1000000 at the row after row 178, the last of its episode, where all others are " in finding.message
+    assert (
+        "reward is 1000000 at the row after row 178, the last of its episode, where all others are " in finding.message
+    )
     log["reward"][5 * 30 + 29] = np.inf
     (finding,) = [finding for finding in check(dataset(log, "stock", "forecast")) if finding.code == "not-finite"]
     assert finding.message.startswith("reward is inf at the row after row 178, the last of its episode, which is infin")
