@@ -366,7 +366,7 @@ def _order(dataset: Dataset) -> Iterator[Finding]:
 def _outliers(dataset: Dataset) -> Iterator[Finding]:
     for wild in wild_values(dataset):
         where = _row_after(dataset, wild.row) if wild.after else dataset.row_name(wild.row)
-        more = f" (such rows in all: {wild.count})" if wild.count > 1 else ""
+        more = f" (such rows in all: {wild.total})" if wild.total > 1 else ""
         yield Finding(
             "warning",
             f"outlier-{wild.field}",

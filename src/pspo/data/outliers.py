@@ -56,7 +56,7 @@ class WildValue(NamedTuple):
     after: bool  # not that row itself but the one after it, which is no transition: the last of a cut episode
     low: float  # of all others
     high: float
-    count: int  # how many outliers there are
+    total: int  # how many outliers there are
 
 
 def wild_values(dataset: Dataset) -> Iterator[WildValue]:
