@@ -96,9 +96,7 @@ def train(
         "episodes": episodes or (get_task(data.task).default_episodes if data.task else 0),
         "settings": flatten(config),
     }
-    manifest = _describe_origin(algo, seed, data, held_out)
-    if difference := kept and kept.difference(whole):
-        manifest["holdout_difference"] = difference  # estimates repeat it, and read only one of the parts
+    manifest = _describe_origin(algo, seed, data, held_out, kept and kept.difference(whole))
     run = create(path, {"config": description, "manifest": manifest})
     if about:
         monitor.message(about)
@@ -137,11 +135,15 @@ def _describe_data(source: str, data: Dataset, columns: Columns | None, kept: Ho
     }
 
 
-def _describe_origin(algo: str, seed: int, data: Dataset, held_out: Dataset | None) -> dict[str, Any]:
+def _describe_origin(
+    algo: str, seed: int, data: Dataset, held_out: Dataset | None, difference: str | None
+) -> dict[str, Any]:
     """manifest.json: the machine, the data, and where the algorithm came from."""
     manifest = describe_machine() | {"data_hash": data.hash, "seed": seed, "timings": {}}
     if held_out is not None:
         manifest["holdout_hash"] = held_out.hash
+    if difference:
+        manifest["holdout_difference"] = difference  # estimates repeat it, and read only one of the parts
     if origin := external().get(algo):
         manifest["algorithm"] = origin  # to be read by people: what it names is never imported
     return manifest
