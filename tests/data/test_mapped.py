@@ -141,6 +141,25 @@ def test_memory_is_given_back_after_each_block(path: Path, monkeypatch) -> None:
     assert given_back == [path] * 4
 
 
+def mapped_memory() -> int:
+    """Bytes of files that count as memory of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith(("RssFile:", "RssShmem:")))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is counted through /proc")
+def test_what_was_given_back_no_longer_counts(tmp_path: Path) -> None:
+    size = 1 << 26
+    (tmp_path / "file").write_bytes(bytes(size))
+    array = MappedFile.of(tmp_path / "file").array((size,), np.dtype(np.uint8), 0)
+    before = mapped_memory()
+    assert not array.any()
+    assert mapped_memory() - before > size // 2
+    mapped.give_back(array)
+    assert mapped_memory() - before < size // 4
+    assert not array.any()
+
+
 def test_a_file_that_changes_is_noticed(path: Path) -> None:
     file = load_dataset(path).mapped_file
     assert file is not None
