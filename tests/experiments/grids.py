@@ -22,7 +22,11 @@ def start(out: Path, *more: object, grid: list[str] | None = None) -> subprocess
 
 
 def finish(process: subprocess.Popen[str], timeout: float = 300) -> tuple[int, str, str]:
-    output, errors = process.communicate(timeout=timeout)
+    try:
+        output, errors = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # or it would go on beside the tests that follow
+        raise
     return process.returncode, output, errors
 
 

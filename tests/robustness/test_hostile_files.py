@@ -31,6 +31,7 @@ from tests.data.made_up_data import clean_d4rl, clean_fields
 from tests.refusals import message_of
 
 CLEAR = Path("/proc/self/clear_refs")
+DAMAGED_STATISTICS = Path(__file__).parents[1] / "fixtures" / "damaged-statistics.parquet"
 
 
 class Payload:
@@ -200,6 +201,14 @@ def _repeat_first(file: Any, path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[place : place + 16 * 1000] = content[place : place + 16] * 1000
     path.write_bytes(content)
+
+
+def test_damaged_statistics_of_a_parquet_column_do_not_end_the_process() -> None:
+    """Of bytes that a fuzz test had changed: asked for the sizes of single columns, pyarrow 26 aborts on them."""
+    words = [sys.executable, "-m", "pspo", "check", str(DAMAGED_STATISTICS)]
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (2, "")
+    assert "damaged-statistics.parquet', the table is truncated or damaged" in result.stdout
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".parquet"])
