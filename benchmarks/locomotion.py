@@ -25,6 +25,7 @@ VARIANTS: dict[str, list[str]] = {
     "pspo": [],
     "uniform-posterior": ["posterior=uniform"],
     "no-reference": ["reference_term=false"],
+    "twice-as-long": ["steps=24000"],
     "no-caution": ["critic_value=mean", "box=none", "clip_targets=false", "kl_limit=0"],
 }
 
