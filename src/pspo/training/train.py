@@ -81,7 +81,7 @@ def train(
     config, about = configure(algorithm, algo, of_preset, settings, caution)
     refuse_unused(algorithm, settings or {}, data)
     require_trainable(whole)
-    for line in _about(whole, kept):
+    for line in filter(None, [*_about(whole, kept), about]):
         monitor.message(line)
     source = source_text(dataset) or data.name
     if data.task:
@@ -98,8 +98,6 @@ def train(
     }
     manifest = _describe_origin(algo, seed, data, held_out, kept and kept.difference(whole))
     run = create(path, {"config": description, "manifest": manifest})
-    if about:
-        monitor.message(about)
     with writing(run):
         try:
             return _work(run, algorithm, config, data, lambda: held_out, monitor)
