@@ -187,7 +187,9 @@ def test_every_key_of_pspo_has_help_and_a_valid_default(name: str) -> None:
 def test_every_number_of_pspo_has_bounds(name: str) -> None:
     key = PSPO_KEYS[name]
     assert key.bounds is not None
-    needed = {"value_of": "mode", "improvement": "gradient"} if name == "value_rollouts" else {}
+    needed = {"value_of": "mode", "improvement": "gradient"} if name in ("value_rollouts", "kl_limit_rise") else {}
+    if name == "kl_limit_rise":
+        needed["value_rollouts"] = 8
     for bound, step in ((key.bounds.low, -1), (key.bounds.high, 1)):
         assert flatten(build(Config, {name: bound} | needed))[name] == bound
         with pytest.raises(UserError, match="out of range"):
@@ -208,6 +210,8 @@ def is_allowed(values: dict[str, Any]) -> bool:
     """Other combinations are refused."""
     by_mode = values.get("value_of") == "mode"
     if values.get("value_rollouts") and (not by_mode or values.get("visited")):
+        return False
+    if values.get("kl_limit_rise", 1.0) > 1.0 and not values.get("value_rollouts"):
         return False
     return not by_mode or values.get("improvement") == "gradient"
 

@@ -25,7 +25,7 @@ def finish(process: subprocess.Popen[str], timeout: float = 300) -> tuple[int, s
     try:
         output, errors = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        process.terminate()  # or it would go on beside the tests that follow
+        process.terminate()  # or it would run beside the tests that follow
         raise
     return process.returncode, output, errors
 

@@ -188,7 +188,8 @@ def test_costs_are_seconds_of_the_processor(monkeypatch):
     monkeypatch.setattr(training_cost, "_seconds", seconds)
     config = build(bc.Config, preset("bc", "smoke", None))
     training_cost.iteration_cost(get_algorithm("bc"), config, training_cost.Shape(500, 3, 1))
-    assert clocks == [time.process_time] * 2
+    assert clocks
+    assert set(clocks) == {time.process_time}
 
 
 def test_chunks_are_timed_as_later_ones_are(monkeypatch):

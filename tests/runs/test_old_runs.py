@@ -27,7 +27,13 @@ FINISHED, STOPPED = FIXTURES / "run-of-0.1-finished", FIXTURES / "run-of-0.1-sto
 ALTERS_BITS = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "NPROC", "XLA_FLAGS")
 
 # Settings of PSPO that version 0.1 did not have: their defaults are what it did.
-ADDED_SINCE = {"mode_rollouts", "model.layer_norm", "reference.advantage_temperature", "value_rollouts"}
+ADDED_SINCE = {
+    "mode_rollouts",
+    "model.layer_norm",
+    "reference.advantage_temperature",
+    "value_rollouts",
+    "kl_limit_rise",
+}
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pspo.data.check_labels import broken_masks, rare_labels
 from pspo.data.dataset import Dataset
 from pspo.data.holdout import hold_out
 from pspo.data.load import load_dataset
-from pspo.data.outliers import wild_values
+from pspo.data.outliers import row_after, wild_values
 from pspo.data.row_keys import row_keys
 from pspo.data.row_order import clocks, looks_shuffled, rows_are_independent
 from pspo.data.scales import too_small
@@ -167,7 +167,7 @@ def _not_finite(dataset: Dataset) -> Iterator[Finding]:
         yield Finding(
             "error",
             "not-finite",
-            f"{_reward(dataset)} is {dataset.last_reward[row]} at {_row_after(dataset, row)}, which is infinite or too "
+            f"{_reward(dataset)} is {dataset.last_reward[row]} at {row_after(dataset, row)}, which is infinite or too "
             f"large for float32 (values affected: {infinite.sum()}): repair or remove these rows.",
             row,
         )
@@ -365,7 +365,7 @@ def _order(dataset: Dataset) -> Iterator[Finding]:
 
 def _outliers(dataset: Dataset) -> Iterator[Finding]:
     for wild in wild_values(dataset):
-        where = _row_after(dataset, wild.row) if wild.after else dataset.row_name(wild.row)
+        where = row_after(dataset, wild.row) if wild.after else dataset.row_name(wild.row)
         more = f" (such rows in all: {wild.total})" if wild.total > 1 else ""
         yield Finding(
             "warning",
@@ -374,11 +374,6 @@ def _outliers(dataset: Dataset) -> Iterator[Finding]:
             f"{wild.low:.6g} and {wild.high:.6g}{more}: correct or remove it.",
             wild.row,
         )
-
-
-def _row_after(dataset: Dataset, row: int) -> str:
-    """A last row without a next state: it is no transition, but its reward counts in the return of its episode."""
-    return f"the row after {dataset.row_name(row)}, the last of its episode"
 
 
 def _raw(dataset: Dataset, column: int, value: float, digits: int) -> str:

@@ -85,3 +85,8 @@ def _farthest(
         yield WildValue(
             field, column, float(values[index]), int(rows[index]), after, wild.low, wild.high, len(wild.rows)
         )
+
+
+def row_after(dataset: Dataset, row: int) -> str:
+    """A last row without a next state: it is no transition, but its reward counts in the return of its episode."""
+    return f"the row after {dataset.row_name(row)}, the last of its episode"
