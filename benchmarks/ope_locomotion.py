@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.ope_locomotion_figure import draw
-from benchmarks.ope_locomotion_summary import has_sign, prepared, product_signs, table
-from benchmarks.policy_paths import Judge, Models
+from benchmarks.ope_locomotion_summary import interval_error, prepared, product_sign, table
+from benchmarks.policy_paths import Models, PolicyPaths
 from pspo.algorithms.common.behaviour import load_or_fit_reference
 from pspo.core.compute import keep_compiled_programs
 from pspo.core.files import write_atomic
@@ -60,37 +60,53 @@ def main(arguments: Sequence[str] | None = None) -> None:
             measure(name, options, kept)
     print(table(kept))
     rows = prepared(kept)
-    kept["signs"] = product_signs(rows)
-    write_atomic(options.results, json.dumps(kept, indent=1) + "\n")
-    write_atomic(options.figure, draw(rows, [has_sign(row, kept["signs"]) for row in rows]))
+    kept["sign"] = product_sign(rows)
+    kept["interval"] = interval_error(rows, kept["sign"]["limit"])
+    keep(options.results, kept)
+    write_atomic(options.figure, draw(rows, kept["sign"]["limit"]))
     print(f"\n{options.results}\n{options.figure}")
 
 
 def measure(name: str, options: argparse.Namespace, kept: dict[str, Any]) -> None:
     """All policies on one dataset that are not kept yet."""
-    found = [(path.stem if path.is_file() else path.name, path) for path in policies_in(options.policies / name)]
+    files = [(path.stem if path.is_file() else path.name, path) for path in policies_in(options.policies / name)]
     done = {(row["dataset"], row["policy"], row["digest"]) for row in kept["policies"]}
-    todo = [(policy, path) for policy, path in found if (name, policy, digest(path)) not in done]
+    todo = [(policy, path) for policy, path in files if (name, policy, digest(path)) not in done]
     if not todo:
         return
     data = load_dataset(options.data / f"{name}.hdf5", task=name.split("-")[0])
-    judge = None
+    paths = None
     for policy, path in todo:
         problem = make_problem(load_policy(path), data, ALL_REWARDS, evaluation_config(data).pspo.gamma)
-        judge = judge or Judge(problem, models_of(data, problem))
+        paths = paths or PolicyPaths(problem, models_of(data, problem))
         row = {"dataset": name, "policy": policy, "digest": digest(path), "algo": load_policy(path).metadata["algo"]}
-        row |= truth(path, name) | judge.statistics(load_policy(path), problem)
+        row |= truth(path, name) | paths.statistics(load_policy(path), problem)
         old = [row for row in kept["policies"] if (row["dataset"], row["policy"]) != (name, policy)]
         kept["policies"] = sorted([*old, row], key=lambda row: (row["dataset"], row["policy"]))
         kept["datasets"][name] = about(data)
         kept["machine"] = describe_machine()
-        write_atomic(options.results, json.dumps(kept, indent=1) + "\n")
+        keep(options.results, kept)
         noisy, calm = np.mean(row["noise"]["return_1"]), np.mean(row["mean"]["return_1"])
         print(
             f"{name}, {policy}: true {row['truth']:.0f} in {row['truth_length']:.0f} steps, with noise {noisy:.0f}, "
             f"without {calm:.0f}, disagreement x {row['disagreement']['mean_ratio']:.2f}",
             flush=True,
         )
+
+
+def keep(path: Path, kept: dict[str, Any]) -> None:
+    """With five digits, and a line for each policy."""
+    rest = json.dumps({name: rounded(part) for name, part in kept.items() if name != "policies"}, indent=1)
+    rows = ",\n".join(json.dumps(rounded(row)) for row in kept["policies"])
+    write_atomic(path, f'{rest[:-2]},\n "policies": [\n{rows}\n ]\n}}\n')
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: rounded(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [rounded(part) for part in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def policies_in(folder: Path) -> list[Path]:

@@ -47,11 +47,8 @@ STATISTICS: dict[str, Callable[[Row], float]] = {
 }
 """By name: the larger, the better the policy should be."""
 
-PRODUCT = {
-    "return_of_dataset": ("models, without noise", 1.0),
-    "path_disagreement": ("mean disagreement on the path", -1.0),
-}
-"""Numbers of `pspo ope` that are signs of a collapse, with the statistic of each and its direction."""
+PRODUCT = "models, without noise, until they leave the data"
+"""The statistic that `pspo ope` estimates by on long tasks, and warns by."""
 
 
 def prepared(kept: dict[str, Any]) -> list[Row]:
@@ -65,13 +62,13 @@ def collapsed(row: Row) -> bool:
 
 def rank_correlations(rows: Sequence[Row], statistic: Callable[[Row], float]) -> dict[str, float]:
     """Spearman's, within each dataset."""
-    found = {}
+    correlations = {}
     for name in sorted({row["dataset"] for row in rows}):
         here = [row for row in rows if row["dataset"] == name]
         if len(here) > 2:
             correlation = spearmanr([statistic(row) for row in here], [row["truth"] for row in here])
-            found[name] = float(correlation[0])  # pyright: ignore[reportArgumentType]
-    return found
+            correlations[name] = float(correlation[0])  # pyright: ignore[reportArgumentType]
+    return correlations
 
 
 def regret(rows: Sequence[Row], statistic: Callable[[Row], float]) -> float:
@@ -108,24 +105,28 @@ def flagged(good: np.ndarray, bad: np.ndarray, below: float) -> tuple[float, flo
     return float((bad < below).mean()) if len(bad) else float("nan"), float((good < below).mean())
 
 
-def product_signs(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
-    """The two statistics that `pspo ope` warns by: limits from the tuning datasets, counts over all policies."""
-    found = {}
-    tuning = [row for row in rows if row["dataset"] in TUNING]
-    for number, (name, sign) in PRODUCT.items():
-        below = float(f"{limit(split(tuning, STATISTICS[name])[0]):.2g}")
-        good, bad = split(rows, STATISTICS[name])
-        found[number] = {
-            "limit": sign * below,
-            "collapsed": [int((bad < below).sum()), len(bad)],
-            "others": [int((good < below).sum()), len(good)],
-        }
-    return found
+def product_sign(rows: Sequence[Row]) -> dict[str, Any]:
+    """The sign of a collapse that `pspo ope` warns by: its limit from the tuning datasets, counts over all policies."""
+    tuning, statistic = [row for row in rows if row["dataset"] in TUNING], STATISTICS[PRODUCT]
+    below = float(f"{limit(split(tuning, statistic)[0]):.2g}")
+    good, bad = split(rows, statistic)
+    counts = {"collapsed": [int((bad < below).sum()), len(bad)], "others": [int((good < below).sum()), len(good)]}
+    return {"limit": below} | counts
 
 
-def has_sign(row: Row, found: dict[str, dict[str, Any]]) -> bool:
-    """By the limits of `product_signs`."""
-    return any(STATISTICS[name](row) < sign * found[number]["limit"] for number, (name, sign) in PRODUCT.items())
+def relative_errors(rows: Sequence[Row], below: float) -> np.ndarray:
+    """|estimate - truth| / |estimate| of the policies without the sign."""
+    pairs = [(STATISTICS[PRODUCT](row), row["truth"] / row["dataset_return"]) for row in rows]
+    return np.array([abs(value - true) / abs(value) for value, true in pairs if value >= below])
+
+
+def interval_error(rows: Sequence[Row], below: float) -> dict[str, float]:
+    """What `pspo ope` widens intervals by, and how often such 90 % intervals hold on the held-out datasets."""
+    tuning, held_out = (
+        relative_errors([row for row in rows if (row["dataset"] in TUNING) == part], below) for part in (True, False)
+    )
+    error = float(f"{np.quantile(tuning, 0.9):.2g}")
+    return {"error": error, "held_out": len(held_out), "holds": int((held_out <= error).sum())}
 
 
 def worse_called(rows: Sequence[Row], statistic: Callable[[Row], float]) -> float:
@@ -166,13 +167,10 @@ def table(kept: dict[str, Any]) -> str:
     lines.append("|---" * (len(names) + 5) + "|")
     for e in entries:
         each = " | ".join(f"{e['spearman'].get(name, float('nan')):.2f}" for name in names)
-        found = "{:.2f}, {:.2f}".format(*e["held_out"]) if "held_out" in e else ""
+        held_out = "{:.2f}, {:.2f}".format(*e["held_out"]) if "held_out" in e else ""
         worse = f"{e['worse_called']:.2f}" if "worse_called" in e else ""
-        lines.append(f"| {e['statistic']} | {each} | {e['regret']:.2f} | {e['area']:.2f} | {found} | {worse} |")
-    found = product_signs(rows)
-    for part, inside in (("tuning", True), ("held-out", False)):
-        here = [row for row in rows if (row["dataset"] in TUNING) == inside]
-        counts = [[has_sign(row, found) for row in here if collapsed(row) == bad] for bad in (True, False)]
-        (hit, of), (wrong, among) = ((sum(part), len(part)) for part in counts)
-        lines.append(f"either sign, {part} datasets: {hit} of {of} collapsed policies, {wrong} of {among} others")
+        lines.append(f"| {e['statistic']} | {each} | {e['regret']:.2f} | {e['area']:.2f} | {held_out} | {worse} |")
+    sign = product_sign(rows)
+    lines += ["", f"sign of a collapse, {PRODUCT}: {sign}"]
+    lines += [f"error of estimates without it, as a share of them: {interval_error(rows, sign['limit'])}"]
     return "\n".join(lines)

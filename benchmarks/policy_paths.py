@@ -80,7 +80,7 @@ def _step(fixed: Fixed, obs: Any, unit: Any, key: Any) -> tuple[Any, ...]:
     return within.clip(reached), within.reward(target[..., -1]), done, outside(predicted, box) & ~done
 
 
-class Judge:
+class PolicyPaths:
     """One dataset's models and statistics, for all policies on it."""
 
     def __init__(self, problem: EvaluationProblem, models: Models, seed: int = 0) -> None:

@@ -50,11 +50,13 @@ def test_limits_flag_at_most_a_twentieth_of_the_good_ones() -> None:
     assert summary.flagged(good, bad, 2.0) == (pytest.approx(2 / 3), pytest.approx(0.05))
 
 
-def test_signs_have_limits_of_the_tuning_datasets_and_counts_of_all() -> None:
-    found = summary.product_signs(ROWS)
-    assert found["return_of_dataset"] == {"limit": 0.7, "collapsed": [2, 3], "others": [0, 4]}
-    assert found["path_disagreement"] == {"limit": 1.5, "collapsed": [3, 3], "others": [0, 4]}
-    assert [summary.has_sign(r, found) for r in ROWS] == [True, True, False, False, False, True, False]
+def test_the_sign_has_a_limit_of_the_tuning_datasets_and_counts_of_all() -> None:
+    assert summary.product_sign(ROWS) == {"limit": 0.7, "collapsed": [2, 3], "others": [0, 4]}
+
+
+def test_errors_of_estimates_without_the_sign() -> None:
+    assert summary.relative_errors(ROWS, 0.7) == pytest.approx([50 / 90, 10 / 70, 5 / 95, 10 / 120, 15 / 95])
+    assert summary.interval_error(ROWS, 0.7) == {"error": 0.43, "held_out": 1, "holds": 1}
 
 
 def test_worse_than_the_dataset() -> None:
@@ -66,7 +68,7 @@ def test_the_table_has_a_line_for_every_statistic() -> None:
     kept = {"policies": ROWS, "datasets": {name: {"mean_return": 100.0} for name in ("hopper-expert", "hopper-medium")}}
     text = summary.table(kept)
     assert all(f"| {name} |" in text for name in summary.STATISTICS)
-    assert "either sign, held-out datasets: 1 of 1 collapsed policies, 0 of 1 others" in text
+    assert "'limit': 0.7" in text
 
 
 def test_episodes_count_until_they_end() -> None:

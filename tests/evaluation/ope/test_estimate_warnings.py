@@ -19,7 +19,8 @@ from pspo.nets.actors import LinearGaussian
 from tests.evaluation.ope.ope_cases import constant, linear, made_dataset, made_problem
 
 FINE: dict[str, dict[str, float]] = {
-    "posterior models": {"effective_models": 2.6, "fraction_outside": 0.002, "truncated_weight": 0.05},
+    "posterior models": {"effective_models": 2.6, "fraction_outside": 0.002, "truncated_weight": 0.05}
+    | {"return_of_dataset": 0.81},
     "fitted Q": {"standard_error": 3.0, "bellman_residual": -1.0},  # half an interval
     "importance sampling": {
         "effective_episodes": 50.0,
@@ -78,7 +79,8 @@ def test_warnings_of_any_method(method, changes, words) -> None:
         ("posterior models", {"effective_models": np.nan}, "only nan models are effective"),
         ("posterior models", {"fraction_outside": 0.003}, "0.3 % of model steps leave the range of the data"),
         ("posterior models", {"truncated_weight": 0.3}, "left out, and would count with a weight of 30 %"),
-        ("posterior models", {"horizon": 101}, "model errors accumulate over 101 steps"),
+        ("posterior models", {"return_of_dataset": 0.3}, "return 0.30 times what the dataset's do"),
+        ("posterior models", {"return_of_dataset": 0.3}, "20 of 24 policies that collapsed were below 0.81"),
         (
             "importance sampling",
             {"effective_episodes": 49.9},
@@ -112,6 +114,13 @@ def test_the_warning_about_training_data_quotes_the_study() -> None:
     held = {row["logs"]: row["coverage"] for row in study if row["method"] == "fitted Q"}
     assert held["training"] == pytest.approx(fitted_q.HELD_ON_TRAINING_DATA, abs=0.005)
     assert held["fresh"] == pytest.approx(fitted_q.HELD_ON_NEW_DATA, abs=0.005)
+
+
+def test_the_warning_about_a_collapse_quotes_the_study() -> None:
+    sign = json.loads(Path("benchmarks/results/ope-locomotion.json").read_text())["sign"]
+    found = (estimate_warnings.COLLAPSED_BELOW, estimate_warnings.OTHERS_BELOW)
+    assert sign["limit"] == estimate_warnings.COLLAPSE
+    assert (sign["collapsed"], sign["others"]) == tuple(map(list, found))
 
 
 def by_hand(problem, count: int) -> float:

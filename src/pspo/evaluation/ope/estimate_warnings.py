@@ -19,6 +19,8 @@ MUCH_OUTSIDE = 0.002  # fraction of model steps
 MANY_NEW_ACTIONS = 0.1  # fraction of the policy's actions
 MANY_AT_BOUNDS = 0.01  # fraction of the dataset's actions
 FAR_MEAN_WEIGHT = 2.0  # a mean weight that many times too large or too small
+COLLAPSE = 0.81  # of the dataset's return, in long episodes of the models: benchmarks/results/ope-locomotion.json
+COLLAPSED_BELOW, OTHERS_BELOW = (20, 24), (5, 64)  # policies of that study, and how many of each kind
 FAR = 0.99  # an action is new if its nearest neighbour in the data is farther than for 99 % of the data themselves
 SEARCHED = 10_000
 
@@ -65,6 +67,12 @@ def _by_numbers(numbers: dict[str, float]) -> list[str]:
         reasons.append(
             f"the return after the dataset's longest episode is left out, and would count with a weight of "
             f"{100 * weight:.0f} %."
+        )
+    if (share := numbers.get("return_of_dataset", np.inf)) < COLLAPSE:
+        (flagged, of), (wrongly, among) = COLLAPSED_BELOW, OTHERS_BELOW
+        reasons.append(
+            f"its episodes in the models return {share:.2f} times what the dataset's do. In the study of docs/ope.md "
+            f"{flagged} of {of} policies that collapsed were below {COLLAPSE}, and {wrongly} of {among} that did not."
         )
     return reasons
 

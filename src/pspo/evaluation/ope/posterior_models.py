@@ -25,6 +25,7 @@ from pspo.dynamics.prediction_range import Box, PredictionRange, data_box, outsi
 from pspo.evaluation.models_and_critics import ModelsAndCritics, PosteriorArrays
 from pspo.evaluation.ope.estimate_warnings import LONG_HORIZON
 from pspo.evaluation.ope.estimator import EstimatorInputs
+from pspo.evaluation.ope.long_episodes import noise_scale, return_of_dataset, with_study_error
 from pspo.evaluation.ope.return_estimate import MODE, ReturnEstimate, effective_size, t_quantile, weighted_quantiles
 from pspo.evaluation.problem import EvaluationProblem
 
@@ -42,9 +43,8 @@ def estimate(inputs: EstimatorInputs) -> ReturnEstimate:
 
 
 def warnings(problem: EvaluationProblem) -> list[str]:
-    if problem.horizon <= LONG_HORIZON:
-        return []
-    return [f"model errors accumulate over {problem.horizon} steps, which the interval does not include."]
+    """None beside those by the numbers of an estimate."""
+    return []
 
 
 class PosteriorModels(NamedTuple):
@@ -70,6 +70,8 @@ class ModelEpisodes(NamedTuple):
     action: Array
     outside: Array  # (): fraction of steps that left the range of the data
     running: Array  # (): fraction of episodes that had not ended at the horizon
+    sums: Array  # (models, episodes): plain sums of rewards, in the dataset's units
+    steps: Array  # (models, episodes): lengths
 
 
 def posterior_models(problem: EvaluationProblem, fitted: ModelsAndCritics) -> PosteriorModels:
@@ -82,7 +84,7 @@ def posterior_models(problem: EvaluationProblem, fitted: ModelsAndCritics) -> Po
         range=prediction_range(problem.dataset, norm),
         box=data_box(problem.dataset.obs, norm, config.box_margin),
         left_value=limits.left_value if limits else None,
-        noise=config.model_noise,
+        noise=noise_scale(problem, fitted.arrays.pool, norm, config.model_noise),
     )
 
 
@@ -101,16 +103,18 @@ def simulate(problem: EvaluationProblem, models: PosteriorModels, starts: Array,
         predicted = obs + target[..., :-1]
         reached = models.range.reached(norm, predicted)
         done = models.arrays.terminated(norm, obs, action, reached)
-        left, reward = outside(predicted, models.box) & ~done, models.range.reward(target[..., -1])
+        left, plain = outside(predicted, models.box) & ~done, models.range.reward(target[..., -1])
+        reward = plain
         if models.left_value is not None:
             reward, done = reward + gamma * jnp.where(left, models.left_value, 0.0), done | left
-        now = (jnp.where(alive, discount * reward, 0.0), alive, obs[:, :keep], action[:, :keep], left & alive)
+        counted = jnp.where(alive, discount * reward, 0.0), jnp.where(alive, plain, 0.0)
+        now = (*counted, alive, obs[:, :keep], action[:, :keep], left & alive)
         return (models.range.clip(reached), alive & ~done, discount * gamma), now
 
     start = jnp.broadcast_to(starts, (members, *starts.shape))
     first = (start, jnp.ones((members, count), bool), jnp.float32(1.0))
     (_, running, _), steps = jax.lax.scan(step, first, jax.random.split(key, problem.horizon))
-    rewards, alive, obs, action, left = steps
+    rewards, plain, alive, obs, action, left = steps
     # Only visited states are weighted: steps after the end of an episode are replaced by others before it.
     visited = alive[:, :, :keep].reshape(-1)
     order = jnp.argsort(~visited, stable=True)
@@ -121,6 +125,8 @@ def simulate(problem: EvaluationProblem, models: PosteriorModels, starts: Array,
         action=action.reshape(-1, action.shape[-1])[pick],
         outside=left.sum() / alive.sum(),
         running=running.mean(),
+        sums=plain.sum(0) * norm.reward_scale,
+        steps=alive.sum(0),
     )
 
 
@@ -158,6 +164,11 @@ def estimate_by_models(
     result = summarise(returns, weight, confidence)
     truncated = 0.0 if problem.bounded else float(episodes.running) * problem.gamma**problem.horizon
     further = {"fraction_outside": float(episodes.outside), "truncated_weight": truncated}
+    if problem.horizon > LONG_HORIZON:
+        result = with_study_error(result, confidence)
+        sums, steps = (float(weight @ part.mean(1)) for part in (episodes.sums, episodes.steps))
+        further |= {"model_noise": models.noise, "episode_steps": steps}
+        further["return_of_dataset"] = return_of_dataset(problem, sums)
     return replace(result, numbers=result.numbers | further)
 
 

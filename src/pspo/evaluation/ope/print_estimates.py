@@ -50,10 +50,15 @@ def _dataset_return(run: RunEstimates) -> str:
 
 def _uncertainty(estimate: ReturnEstimate) -> str:
     n = estimate.numbers
+    length = ""
+    if "episode_steps" in n:
+        length = (
+            f" They last {n['episode_steps']:.0f} steps and return {n['return_of_dataset']:.2f} times the dataset's."
+        )
     return (
         f"90 % of episodes in the models return {n['return_5']:.2f} to {n['return_95']:.2f}. The standard deviation of "
         f"returns is {n['chance_std']:.2f} by chance, and {n['model_std']:.2f} between models "
-        f"({n['effective_models']:.1f} effective models)."
+        f"({n['effective_models']:.1f} effective models).{length}"
     )
 
 
