@@ -158,8 +158,9 @@ def begin_chunk(
             mu = setup.arrays.reference
             steps, _ = roll_out_by_mode(config, setup, context=context, policy=mu, starts=starts[::2], **common)
             reference = path_disagreement(steps)
-            context = context._replace(kl_limit=supported_kl_limit(config, own, reference))
-            return state, context, {"disagreement_ratio": own / reference, "kl_limit": context.kl_limit}
+            kl_limit = supported_kl_limit(config, own, reference)
+            metrics = {"disagreement_ratio": own / reference, "kl_limit": kl_limit}
+            return state, context._replace(kl_limit=kl_limit), metrics
     return state, context, {}
 
 
